@@ -1,0 +1,35 @@
+"""everspan: learn task after task, forget nothing, grow only when you must.
+
+The public names are loaded when they are first used, so that ``import everspan`` stays light.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .refinement import Refinement, refine, refine_gram, smallest_dimension
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Refinement": "refinement",
+    "refine": "refinement",
+    "refine_gram": "refinement",
+    "smallest_dimension": "refinement",
+}
+
+__all__ = ["Refinement", "__version__", "refine", "refine_gram", "smallest_dimension"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'everspan' has no attribute {name!r}")
+    value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -1,0 +1,43 @@
+"""What is proved about an answer, recomputed from the answer alone.
+
+Dual of the refinement program: for any weights p on the simplex, no projection of rank k leaves less than the sum of
+the r - k smallest eigenvalues of C' diag(p) C on average under p, hence none leaves less on its worst feature. So
+*any* p proves a lower bound, whatever computed it, and the bound below is then lowered by all that rounding could have
+added. Eigenvalues are taken as squares of singular values: forming C' diag(p) C would cost half the digits.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import scipy.linalg
+
+from ._arrays import Array
+from ._reduction import Reduction
+
+_EPS = float(np.finfo(np.float64).eps)
+
+
+def lower_bound(reduction: Reduction, weights: Array, k: int) -> float:
+    """A distance that no k-dimensional subspace can beat on all features at once."""
+    C = reduction.C
+    n, r = C.shape
+    if k >= r:
+        return 0.0
+    total = math.fsum(weights) * (1.0 + 4.0 * _EPS)
+    singular = scipy.linalg.svdvals(np.sqrt(weights / total)[:, None] * C, check_finite=False)
+    allowance = reduction.slack + 4.0 * _EPS * (n + r) * singular[0]
+    smallest = np.maximum(singular[k:] - allowance, 0.0)
+    squares = np.maximum(smallest**2 - reduction.slack_squared, 0.0)
+    return math.sqrt(math.fsum(squares)) * (1.0 - 4.0 * _EPS)
+
+
+def primal_value(C: Array, Y: Array, k: int, basis: Array) -> float:
+    """The smaller of two feasible values: sqrt(max c'Yc), and the worst distance to the first k columns of ``basis``.
+
+    The second matters when the features are a k-dimensional subspace plus tiny noise, where the relaxation is tight.
+    """
+    relaxed = float(np.einsum("ij,ij->i", C @ Y, C).max())
+    outside = C @ basis[:, k:]
+    return math.sqrt(max(0.0, min(relaxed, float(np.einsum("ij,ij->i", outside, outside).max()))))

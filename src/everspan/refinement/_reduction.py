@@ -1,0 +1,67 @@
+"""From features to the r coordinates that matter.
+
+The program lives in d dimensions, but an optimum is X = Q Y Q' + (I - Q Q') with Q an orthonormal basis of the span of
+the features: outside the span X costs nothing. With W = C Q' only C enters, and C only through C C' = W W', the inner
+products. We choose the principal coordinates, where C'C is diagonal and descending.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+
+from ._arrays import Array
+
+_EPS = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True, eq=False)
+class Reduction:
+    """Features in principal coordinates, and what rounding may have done on the way."""
+
+    C: Array  # (n, r), C'C diagonal with descending entries, all positive
+    lift: Array  # rows or combinations: a basis V (r, q) here is lift @ V outside
+    slack: float  # the singular values of diag(sqrt p) C are within this of the truth, for any p in the simplex
+    slack_squared: float  # and their squares within this, where only inner products were known
+
+    @property
+    def largest(self) -> float:
+        """The largest |w_i|^2."""
+        return float(np.einsum("ij,ij->i", self.C, self.C).max(initial=0.0))
+
+
+def reduce_rows(W: Array) -> Reduction:
+    """Principal coordinates of the rows of W; ``lift`` (d, r) is the orthonormal basis they belong to."""
+    n, d = W.shape
+    try:
+        U, singular, Vt = np.linalg.svd(W, full_matrices=False)
+    except np.linalg.LinAlgError:  # the divide-and-conquer driver gives up on a few matrices; the older one does not
+        U, singular, Vt = scipy.linalg.svd(W, full_matrices=False, lapack_driver="gesvd")
+    r = int(np.count_nonzero(singular > max(n, d) * _EPS * singular[0]))
+    slack = 4.0 * _EPS * (n + r + np.sqrt(d)) * float(singular[0])
+    return Reduction(U[:, :r] * singular[:r], Vt[:r].T, slack, 0.0)
+
+
+def reduce_gram(G: Array) -> Reduction:
+    """The same from inner products: features are known only as w_i = sum over their own span, so ``lift`` is (n, r)."""
+    n = len(G)
+    values, vectors = np.linalg.eigh(G)
+    top = max(float(values[-1]), 0.0)
+    if values[0] < -n * n * _EPS * top or values[0] < 0.0 == top:
+        raise ValueError(f"G must be positive semidefinite, but its smallest eigenvalue is {values[0]:.3g} of its size")
+    kept = values > n * _EPS * top
+    singular, vectors = np.sqrt(values[kept])[::-1], vectors[:, kept][:, ::-1]
+    return Reduction(vectors * singular, vectors / singular, 0.0, 4.0 * n * _EPS * top)
+
+
+def distances_by_dimension(C: Array, basis: Array) -> Array:
+    """(n, r + 1) distances of all rows to the span of the first 0, 1, ..., r columns of an orthonormal (r, r) basis.
+
+    Each is summed from the coordinates left out, not subtracted from the norm, so small distances keep their digits.
+    """
+    squares = np.zeros((len(C), basis.shape[1] + 1))
+    squares[:, :-1] = (C @ basis) ** 2
+    tails: Array = np.sqrt(np.cumsum(squares[:, ::-1], axis=1)[:, ::-1])
+    return tails

@@ -1,0 +1,425 @@
+"""The public calls: check the input, reduce, solve, round, certify."""
+
+from __future__ import annotations
+
+import math
+import operator
+import warnings
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from . import _rounding, _working_set
+from ._arrays import Array
+from ._certificate import lower_bound, primal_value
+from ._reduction import Reduction, distances_by_dimension, reduce_gram, reduce_rows
+from ._threads import one_thread
+
+Method = Literal["sdp", "svd"]
+Rounding = Literal["certified", "extreme", "paper"]
+
+_EPS = float(np.finfo(np.float64).eps)
+_ITERATIONS = 100
+
+
+class RefinementWarning(UserWarning):
+    """The certificate is valid, but its gap is larger than the tolerance asked for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """What is known about a refined subspace V; distances are in units of ``radii`` where those were given.
+
+    Attributes
+    ----------
+    distances : array of shape (n,)
+        Distance of every feature to V.
+    sdp_value : float
+        Square root of the best feasible value t of the relaxed program (paper, eq. 2.2), an upper bound on its optimum.
+    lower_bound : float
+        No subspace of dimension k is nearer than this to all features. Proved by ``weights``, and lowered by all that
+        rounding errors could have added.
+    gap : float
+        (sdp_value^2 - lower_bound^2) / max |w_i|^2.
+    iterations : int
+        Interior-point iterations spent.
+    weights : array of shape (n,)
+        The dual certificate, on the simplex: lower_bound^2 is the sum of all but the k largest squared singular values
+        of diag(sqrt(weights)) @ W, less the rounding allowance. Anyone can check it without trusting the solver.
+    """
+
+    distances: Array
+    sdp_value: float
+    lower_bound: float
+    gap: float
+    iterations: int
+    weights: Array
+
+    @property
+    def max_distance(self) -> float:
+        """The largest distance of a feature to V."""
+        return float(self.distances.max())
+
+
+@dataclass(frozen=True, eq=False)
+class Refinement(Certificate):
+    """A small subspace near all features, and its certificate (see `Certificate` for the other fields).
+
+    Attributes
+    ----------
+    basis : array of shape (d, q)
+        Orthonormal columns that span the subspace.
+    """
+
+    basis: Array
+
+    @property
+    def dimension(self) -> int:
+        """The dimension q of the subspace."""
+        return int(self.basis.shape[1])
+
+
+@dataclass(frozen=True, eq=False)
+class GramRefinement(Certificate):
+    """A `Refinement` known through inner products only.
+
+    Attributes
+    ----------
+    combination : array of shape (n, q)
+        The orthonormal basis of the subspace as combinations of the features: column j is sum_i combination[i, j] w_i,
+        so combination.T @ G @ combination is the identity.
+    """
+
+    combination: Array
+
+    @property
+    def dimension(self) -> int:
+        """The dimension q of the subspace."""
+        return int(self.combination.shape[1])
+
+
+@dataclass(frozen=True, eq=False)
+class DimensionBounds:
+    """Both sides of the paper's problem (2.1): the least dimension of a subspace within ``radius`` of all features.
+
+    Attributes
+    ----------
+    lower : int
+        No smaller subspace is within the radius (proved by a dual bound).
+    upper : int
+        The dimension of ``basis``, which is within the radius.
+    basis : array of shape (d, upper)
+        Orthonormal columns.
+    max_distance : float
+        The largest distance of a feature to the span of ``basis``.
+    """
+
+    lower: int
+    upper: int
+    basis: Array
+    max_distance: float
+
+
+def refine(
+    W: ArrayLike,
+    k: int,
+    method: Method = "sdp",
+    rounding: Rounding = "certified",
+    tol: float = 1e-8,
+    *,
+    dimension: int | None = None,
+    radius: float | None = None,
+    radii: ArrayLike | None = None,
+    max_iterations: int = _ITERATIONS,
+) -> Refinement:
+    """Find a small subspace near all features (representation refinement, paper Section 2.2, Algorithm 3).
+
+    Minimises over subspaces V of dimension about k the largest distance of a feature to V, through the semidefinite
+    relaxation (2.2), and proves how good the answer is.
+
+    Parameters
+    ----------
+    W : array of shape (n, d)
+        One feature a row.
+    k : int
+        The dimension aimed at. At or above the rank of W the span itself is returned, with all distances zero.
+    method : {"sdp", "svd"}
+        "svd" is the plain alternative: the top k right singular vectors, best on average instead of at worst. Its
+        certificate is the bound of uniform weights.
+    rounding : {"certified", "extreme", "paper"}
+        How the relaxed optimum becomes a subspace.
+
+        * "certified": the fewest q >= k dimensions whose largest distance is within sqrt(2) of the optimum for k, or of
+          ``radius`` where that is larger. Never more than 2k - 1.
+        * "extreme": an extreme point of the program, q <= k + floor(sqrt(2n + 1/4) - 3/2), with the distance of the
+          relaxed optimum itself, which is at most the optimum for k.
+        * "paper": Theorem 5, q = 2k - 1 (within sqrt 2 of the optimum for k), or any ``dimension`` q >= k (within
+          sqrt((q + 1) / (q - k + 1))).
+    tol : float
+        The gap to reach. Where the optimum is tiny the solver goes on to a relative gap of 1e-6.
+    dimension : int, optional
+        q for rounding="paper".
+    radius : float, optional
+        For rounding="certified": a distance that is good enough (the accuracy of the features, say).
+    radii : array of shape (n,), optional
+        Per-feature radii: distances are measured as d(w_i, V) / radii[i], for features that are known unequally well.
+    max_iterations : int
+        Limit on interior-point iterations. A certificate is valid even when this stops the solver early.
+
+    Returns
+    -------
+    Refinement
+
+    Examples
+    --------
+    Ten features near a plane in 50 dimensions:
+
+    >>> import numpy as np
+    >>> from everspan.refinement import refine
+    >>> rng = np.random.default_rng(0)
+    >>> W = rng.standard_normal((10, 2)) @ rng.standard_normal((2, 50)) + 0.01 * rng.standard_normal((10, 50))
+    >>> plane = refine(W, k=2)
+    >>> plane.dimension
+    2
+    >>> bool(plane.lower_bound <= plane.max_distance <= 2**0.5 * plane.sdp_value)
+    True
+    >>> plane.gap <= 1e-8
+    True
+    """
+    features = _checked_matrix(W, "W")
+    scale = _checked_radii(radii, len(features))
+    unit, rows = _normalised(features, scale)
+    with one_thread():
+        reduction = reduce_rows(rows)
+        V, certificate = _refine_reduced(reduction, k, method, rounding, tol, dimension, radius, unit, max_iterations)
+    return Refinement(**certificate, basis=reduction.lift @ V)
+
+
+def refine_gram(
+    G: ArrayLike,
+    k: int,
+    method: Method = "sdp",
+    rounding: Rounding = "certified",
+    tol: float = 1e-8,
+    *,
+    dimension: int | None = None,
+    radius: float | None = None,
+    radii: ArrayLike | None = None,
+    max_iterations: int = _ITERATIONS,
+) -> GramRefinement:
+    """`refine` from the inner products G = W W' of the features alone: for functions and kernels.
+
+    Half the digits of the features are lost in G: distances below about 1e-7 of the largest feature are noise, and the
+    certificate allows for that. Parameters as for `refine`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from everspan.refinement import refine_gram
+    >>> W = np.array([[1.0, 0.0, 0.1], [0.0, 1.0, -0.1], [1.0, 1.0, 0.0]])
+    >>> plane = refine_gram(W @ W.T, k=2)
+    >>> plane.combination.shape, round(plane.max_distance, 3)
+    ((3, 2), 0.069)
+    """
+    gram = _checked_matrix(G, "G")
+    if gram.shape[0] != gram.shape[1]:
+        raise ValueError(f"G must be a square matrix of inner products, but its shape is {gram.shape}")
+    if not np.allclose(gram, gram.T, rtol=0.0, atol=1e-8 * float(np.abs(gram).max())):
+        raise ValueError("G must be a symmetric matrix of inner products, but it is not symmetric")
+    scale = _checked_radii(radii, len(gram))
+    gram = gram if scale is None else gram / np.multiply.outer(scale, scale)
+    peak = float(np.abs(gram).max()) or 1.0
+    unit = math.sqrt(peak)
+    with one_thread():
+        reduction = reduce_gram(0.5 * (gram + gram.T) / peak)
+        V, certificate = _refine_reduced(reduction, k, method, rounding, tol, dimension, radius, unit, max_iterations)
+    combination = reduction.lift @ V / unit
+    return GramRefinement(**certificate, combination=combination if scale is None else combination / scale[:, None])
+
+
+def smallest_dimension(W: ArrayLike, radius: float, *, tol: float = 1e-8) -> DimensionBounds:
+    """Bound the least dimension of a subspace within ``radius`` of all features (the paper's problem 2.1).
+
+    The problem itself is NP-hard. A dimension k is ruled out when the dual bound for k is above the radius; the upper
+    bound is a subspace that was found.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from everspan.refinement import smallest_dimension
+    >>> rng = np.random.default_rng(0)
+    >>> W = rng.standard_normal((20, 3)) @ rng.standard_normal((3, 40)) + 0.001 * rng.standard_normal((20, 40))
+    >>> bounds = smallest_dimension(W, radius=0.02)
+    >>> bounds.lower, bounds.upper
+    (3, 3)
+    """
+    features = _checked_matrix(W, "W")
+    radius = _checked_positive(radius, "radius")
+    unit, rows = _normalised(features, None)
+    with one_thread():
+        reduction = reduce_rows(rows)
+        lower, best = _smallest_reduced(reduction, radius / unit, tol)
+    basis = reduction.lift @ best
+    return DimensionBounds(lower, best.shape[1], basis, unit * float(_distances(rows, basis).max()))
+
+
+def _smallest_reduced(reduction: Reduction, limit: float, tol: float) -> tuple[int, Array]:
+    """The least dimension that no dual bound rules out, by bisection, and the smallest basis found within limit."""
+    C = reduction.C
+    n, r = C.shape
+    upper = _rounding.first_within(C, np.eye(r), 0, limit)  # C is in principal coordinates: this is plain PCA
+    best = np.eye(r)[:, :upper]
+    uniform = np.full(n, 1.0 / n)
+    low = next((k for k in range(1, upper) if lower_bound(reduction, uniform, k) <= limit), upper)
+    high, tried = upper, upper
+    while low < high or (low < upper and tried != low):
+        k = tried = (low + high) // 2
+        point = _working_set.solve(C, k, tol=tol, max_iterations=_ITERATIONS)
+        for basis in (_rounding.by_eigenvalue(point.Y), _rounding.extreme(C, point.Y, k)[0]):
+            q = _rounding.first_within(C, basis, k, limit)
+            if q < upper:
+                upper, best = q, basis[:, :q]
+        if lower_bound(reduction, point.weights, k) > limit:
+            low = k + 1
+        else:
+            high = k
+    return low, best
+
+
+def _refine_reduced(
+    reduction: Reduction,
+    k: int,
+    method: Method,
+    rounding: Rounding,
+    tol: float,
+    dimension: int | None,
+    radius: float | None,
+    unit: float,
+    max_iterations: int,
+) -> tuple[Array, dict[str, Any]]:
+    """An orthonormal basis in the reduced coordinates, and the certificate's fields in the caller's units."""
+    k = _checked_count(k, "k")
+    tol = _checked_positive(tol, "tol")
+    max_iterations = _checked_count(max_iterations, "max_iterations")
+    _checked_choice(method, "method", ("sdp", "svd"))
+    _checked_choice(rounding, "rounding", ("certified", "extreme", "paper"))
+    if dimension is not None:
+        dimension = _checked_count(dimension, "dimension")
+        if rounding != "paper" or method != "sdp":
+            raise ValueError('dimension goes with method="sdp" and rounding="paper"')
+        if dimension < k:
+            raise ValueError(f"dimension must be at least k = {k}, but it is {dimension}")
+    if radius is not None:
+        radius = _checked_positive(radius, "radius")
+    C = reduction.C
+    n, r = C.shape
+    if k >= r:
+        nothing = np.zeros(n)
+        weights = np.full(n, 1.0 / n)
+        return np.eye(r), _certificate_fields(nothing, 0.0, 0.0, 1.0, 1.0, 0, weights)
+    if method == "svd":
+        V, weights, iterations = np.eye(r)[:, :k], np.full(n, 1.0 / n), 0
+        distances = distances_by_dimension(C, np.eye(r))[:, k]
+        value = float(distances.max())
+        bound = min(lower_bound(reduction, weights, k), value)
+        return V, _certificate_fields(distances, value, bound, reduction.largest, unit, iterations, weights)
+    point = _working_set.solve(C, k, tol=tol, max_iterations=max_iterations)
+    basis = _rounding.by_eigenvalue(point.Y)
+    value = primal_value(C, point.Y, k, basis)
+    bound = min(lower_bound(reduction, point.weights, k), value)
+    if rounding == "paper":
+        q = min(2 * k - 1 if dimension is None else dimension, r)
+    elif rounding == "extreme":
+        basis, q = _rounding.extreme(C, point.Y, k)
+    else:
+        floor = 8.0 * _EPS * math.sqrt(reduction.largest)
+        limit = math.sqrt(2.0) * max(value, radius / unit if radius is not None else 0.0) * (1.0 + 1e-9) + floor
+        q = _rounding.first_within(C, basis, k, limit)
+        if q > k:  # symmetric features leave the eigenvectors of Y open; an extreme point settles them better
+            other = _rounding.extreme(C, point.Y, k)[0]
+            fewer = _rounding.first_within(C, other, k, limit)
+            basis, q = (other, fewer) if fewer < q else (basis, q)
+    fields = _certificate_fields(
+        distances_by_dimension(C, basis)[:, q], value, bound, reduction.largest, unit, point.iterations, point.weights
+    )
+    if fields["gap"] > tol:
+        message = (
+            f"refinement stopped at a gap of {fields['gap']:.1e}, not {tol:.1e}; the certificate is valid as it is"
+        )
+        warnings.warn(message, RefinementWarning, stacklevel=3)
+    return basis[:, :q], fields
+
+
+def _certificate_fields(
+    distances: Array, value: float, bound: float, largest: float, unit: float, iterations: int, weights: Array
+) -> dict[str, Any]:
+    return {
+        "distances": unit * distances,
+        "sdp_value": unit * value,
+        "lower_bound": unit * bound,
+        "gap": (value**2 - bound**2) / largest,
+        "iterations": iterations,
+        "weights": weights,
+    }
+
+
+def _distances(rows: Array, basis: Array) -> Array:
+    outside = rows - (rows @ basis) @ basis.T
+    distances: Array = np.sqrt(np.einsum("ij,ij->i", outside, outside))
+    return distances
+
+
+def _normalised(features: Array, radii: Array | None) -> tuple[float, Array]:
+    """The features with their largest entry at one (so that no square overflows), and the unit that was taken out."""
+    rows = features if radii is None else features / radii[:, None]
+    unit = float(np.abs(rows).max()) or 1.0
+    return unit, rows / unit
+
+
+def _checked_matrix(value: ArrayLike, name: str) -> Array:
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"{name} must hold real numbers, but its dtype is {array.dtype}")
+    if array.ndim != 2:
+        raise ValueError(f"{name} must be a matrix with one feature a row, but its shape is {array.shape}")
+    if array.size == 0:
+        raise ValueError(f"{name} must have at least one row and one column, but its shape is {array.shape}")
+    matrix = np.ascontiguousarray(array, dtype=np.float64)
+    if not np.isfinite(matrix).all():
+        i, j = np.argwhere(~np.isfinite(matrix))[0]
+        raise ValueError(f"{name} must be finite, but {name}[{i}, {j}] is {matrix[i, j]}")
+    return matrix
+
+
+def _checked_radii(radii: ArrayLike | None, n: int) -> Array | None:
+    if radii is None:
+        return None
+    array = np.asarray(radii)
+    if array.dtype.kind not in "fiu" or array.shape != (n,):
+        raise ValueError(f"radii must be {n} numbers, but it has dtype {array.dtype} and shape {array.shape}")
+    if not (np.isfinite(array).all() and (array > 0).all()):
+        raise ValueError(f"radii must be positive and finite, but it goes from {array.min()} to {array.max()}")
+    return array.astype(np.float64)
+
+
+def _checked_count(value: int, name: str) -> int:
+    try:
+        count = operator.index(value)
+    except TypeError:
+        raise ValueError(f"{name} must be a whole number, but it is {value!r}") from None
+    if isinstance(value, bool) or count < 1:
+        raise ValueError(f"{name} must be at least 1, but it is {value!r}")
+    return count
+
+
+def _checked_positive(value: float, name: str) -> float:
+    if not (isinstance(value, int | float | np.integer | np.floating) and math.isfinite(value) and value > 0):
+        raise ValueError(f"{name} must be a positive number, but it is {value!r}")
+    return float(value)
+
+
+def _checked_choice(value: str, name: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, but it is {value!r}")
