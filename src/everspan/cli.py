@@ -55,9 +55,8 @@ def _demo(options: argparse.Namespace) -> int:
     if options.k > min(options.n, options.d) - 2:
         raise ValueError(f"--k must be at most min(n, d) - 2, but k={options.k}, n={options.n}, d={options.d}")
     results = demo.run(d=options.d, n=options.n, k=options.k, noise=options.noise, seed=options.seed)
-    print(
-        f"{options.n} features in {options.d} dimensions, near a subspace of {options.k}. Largest distance by dimension:\n"
-    )
+    print(f"{options.n} features in {options.d} dimensions, all but one near a subspace of {options.k}.")
+    print("Largest distance of a feature to a subspace, by its dimension:\n")
     print("dimension        SVD  refinement  no subspace is below")
     methods = results["methods"]
     rows = zip(

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import scipy.linalg
 
 from ._arrays import Array
 from ._reduction import Reduction
@@ -26,18 +25,16 @@ def lower_bound(reduction: Reduction, weights: Array, k: int) -> float:
     if k >= r:
         return 0.0
     total = math.fsum(weights) * (1.0 + 4.0 * _EPS)
-    singular = scipy.linalg.svdvals(np.sqrt(weights / total)[:, None] * C, check_finite=False)
+    singular = np.linalg.svd(np.sqrt(weights / total)[:, None] * C, compute_uv=False)
     allowance = reduction.slack + 4.0 * _EPS * (n + r) * singular[0]
     smallest = np.maximum(singular[k:] - allowance, 0.0)
     squares = np.maximum(smallest**2 - reduction.slack_squared, 0.0)
     return math.sqrt(math.fsum(squares)) * (1.0 - 4.0 * _EPS)
 
 
-def primal_value(C: Array, Y: Array, k: int, basis: Array) -> float:
-    """The smaller of two feasible values: sqrt(max c'Yc), and the worst distance to the first k columns of ``basis``.
+def primal_value(C: Array, Y: Array, rounded: float) -> float:
+    """The smaller of two feasible values: sqrt(max c'Yc), and the worst distance to a subspace of dimension k.
 
     The second matters when the features are a k-dimensional subspace plus tiny noise, where the relaxation is tight.
     """
-    relaxed = float(np.einsum("ij,ij->i", C @ Y, C).max())
-    outside = C @ basis[:, k:]
-    return math.sqrt(max(0.0, min(relaxed, float(np.einsum("ij,ij->i", outside, outside).max()))))
+    return min(math.sqrt(max(0.0, float(np.einsum("ij,ij->i", C @ Y, C).max()))), rounded)

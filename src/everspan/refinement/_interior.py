@@ -90,13 +90,13 @@ class _Program:
         B, N, k = self.B, self.N, self.k
         n, r = B.shape
         y = np.empty(r)
-        y[:k] = np.minimum((r - k) / r, 0.25 / self.spectrum[:k])
+        y[:k] = np.minimum((r - k) / r, 0.2 / self.spectrum[:k])
         rest = float(y[:k].sum()) / (r - k)
         y[k:] = 1.0 - rest
         y2 = 1.0 - y
         y2[k:] = rest
         q = (B * B) @ (N * y)
-        mu = max(1.5 * float(q.max() - q.mean()), 2.0) / n
+        mu = max(1.5 * float(q.max() - q.mean()), 0.5) / n
         t = float(q.mean()) + n * mu
         z, z2 = mu / y, mu / y2
         return _Iterate(
@@ -132,12 +132,13 @@ def solve(C: Array, k: int, *, tol: float, relative_tol: float = 1e-6, max_itera
     iteration = 0
     while True:
         q = _quadratic(program.B, it.Y)
-        if q.max() < upper:
-            best, upper = it, float(q.max())
+        largest_q = float(_highest(q))
+        if largest_q < upper:
+            best, upper = it, largest_q
         goal = min(tol * largest, relative_tol * upper)
         gap = it.complementarity()
         last = exhausted or stalled == _PATIENCE or iteration == max_iterations
-        if last or gap < 100.0 * goal:  # the bound itself costs a decomposition; far from the goal the estimate will do
+        if last or gap < 20.0 * goal:  # the bound itself costs a decomposition; far from the goal the estimate will do
             bound = _dual_bound(C, it.p, k) / program.unit
             if bound > lower:
                 best_p, lower = it.p, bound
@@ -151,7 +152,7 @@ def solve(C: Array, k: int, *, tol: float, relative_tol: float = 1e-6, max_itera
         iteration += 1
         stalled = stalled + 1 if iteration > 10 and gap > 0.9 * gap_before else 0
         gap_before = gap
-    return InteriorPoint(program.matrix(best), best_p, iteration)
+    return InteriorPoint(program.matrix(best), best_p / best_p.sum(), iteration)
 
 
 def _quadratic(B: Array, Y: Array) -> Array:
@@ -175,15 +176,15 @@ class _Cone:
 
     def __init__(self, X: Array, Z: Array) -> None:
         L, bad_x = dpotrf(X, lower=1)
-        V, bad_z = dpotrf(Z, lower=1)
-        if bad_x or bad_z:
+        if bad_x:
             raise NumericalTrouble
-        U, self.d, Wt, bad = dgesdd(V.T.dot(L))
-        if bad or not self.d[-1] > 0.0:
+        squares, V, bad = dsyevd(L.T.dot(Z).dot(L))
+        if bad or not squares[0] > 0.0:
             raise NumericalTrouble
+        self.d = np.sqrt(squares)
         self.root = np.sqrt(self.d)
-        self.G = L.dot(Wt.T) / self.root
-        self.F = U.T.dot(V.T)  # diag(sqrt d) G^-1
+        self.G = L.dot(V) / self.root
+        self.F = (self.G / self.root).T.dot(Z)  # diag(sqrt d) G^-1
 
     def within(self, basis: Array) -> None:
         """Let steps come as dY in a basis: dX = +-A dY A', where basis = G^-1 A."""
@@ -213,7 +214,6 @@ class _Newton:
 
     def __init__(self, program: _Program, it: _Iterate, q: Array, gap: float) -> None:
         self.program, self.it, self.q, self.gap = program, it, q, gap
-        N, k = program.N, program.k
         self.lower, self.upper = lower, upper = _Cone(it.Y, it.Z), _Cone(it.Y2, it.Z2)
         # A = G1 Q with A' W1^-1 A = I, A' W2^-1 A = diag(theta^2), where W = G G'
         U, theta, Qt, bad = dgesdd((upper.F / upper.root[:, None]).dot(lower.G))
@@ -225,9 +225,7 @@ class _Newton:
         self.phi = theta * theta
         self.D = 1.0 / (1.0 + np.multiply.outer(self.phi, self.phi))
         self.B = program.B.dot(self.A)
-        self.E = (self.A.T / N).dot(self.A)
-        # <1/N, Y> - (r - k), with nothing large to cancel; N is 1 beyond k
-        self.trace_error = (it.Y.diagonal() / N)[:k].sum() - it.Y2.diagonal()[k:].sum()
+        self.E = (self.A.T / program.N).dot(self.A)
         self._factorise()
 
     def _factorise(self) -> None:
@@ -245,7 +243,7 @@ class _Newton:
     def _direction(self, K: Array, complementarity: Array | float) -> tuple[Array, float, float, Array]:
         """dp, dlam, dt and dY in A's basis, for the right-hand sides of the cones and of the p_i s_i."""
         KD = K * self.D
-        excess = float(np.vdot(self.E, KD)) + self.trace_error
+        excess = float(np.vdot(self.E, KD))
         rhs = complementarity + (self.q - self.it.t) + _quadratic(self.B, KD) - self.h * (excess / self.tau)
         x = dpotrs(self.U, rhs)[0]
         dt = _total(x) / self.ones_sum
@@ -263,8 +261,7 @@ class _Newton:
         e1, e2 = dsyevd(dx1.T, compute_v=0)[0], dsyevd(dx2.T, compute_v=0)[0]
         primal = min(1.0, _step_to(min(e1[0], e2[0], _lowest(u))))
         dual = min(1.0, _step_to(-1.0 - max(e1[-1], e2[-1], _highest(u))))
-        slope = (it.p * it.s).dot(u) + lower.d.dot(dx1.diagonal() * lower.d) + upper.d.dot(dx2.diagonal() * upper.d)
-        sigma = min(1.0, max(1.0 - dual + (primal - dual) * slope / self.gap, 1e-2)) ** 1.5
+        sigma = max(1.0 - 0.5 * (primal + dual), 1e-2) ** 1.5
         # Corrector: recentre by sigma mu, and take out the predictor's second-order errors.
         k1, k2 = lower.recentring(dx1, sigma * mu), upper.recentring(dx2, sigma * mu)
         complementarity = (sigma * mu - it.s * u * dp) / it.p
@@ -272,19 +269,19 @@ class _Newton:
         dp, dlam, dt, dY = self._direction(K, complementarity)
         dx1, dx2, ds = lower.dx(dY), -upper.dx(dY), complementarity - it.s - self.ratio * dp
         dz1, dz2 = k1 - identity - dx1, k2 - identity - dx2
-        damping = 0.9 + 0.09 * min(primal, dual)  # bolder where the predictor could go far
+        damping = 0.9 + 0.095 * min(primal, dual)  # bolder where the predictor could go far
         primal = min(1.0, damping * _step_to(min(_bottom(dx1), _bottom(dx2), _lowest(ds / it.s))))
         dual = min(1.0, damping * _step_to(min(_bottom(dz1), _bottom(dz2), _lowest(dp / it.p))))
         if not max(primal, dual) > 1e-5:
             raise NumericalTrouble
-        p = it.p + dual * dp
-        change = primal * self.A.dot(dY).dot(self.A.T)
+        change = self.A.dot(dY).dot(self.A.T)
+        change = 0.5 * primal * (change + change.T)  # A is large near the end, and rounding with it
         return _Iterate(
             Y=it.Y + change,
             Y2=it.Y2 - change,
             Z=it.Z + dual * lower.dZ(dz1),
             Z2=it.Z2 + dual * upper.dZ(dz2),
-            p=p / _total(p),
+            p=it.p + dual * dp,
             s=it.s + primal * ds,
             t=it.t + primal * dt,
             lam=it.lam + dual * dlam,

@@ -50,7 +50,7 @@ def reduce_gram(G: Array) -> Reduction:
     values, vectors = np.linalg.eigh(G)
     top = max(float(values[-1]), 0.0)
     if values[0] < -n * n * _EPS * top or values[0] < 0.0 == top:
-        raise ValueError(f"G must be positive semidefinite, but its smallest eigenvalue is {values[0]:.3g} of its size")
+        raise ValueError(f"G must be positive semidefinite, but it has an eigenvalue of {values[0]:.3g} times its size")
     kept = values > n * _EPS * top
     singular, vectors = np.sqrt(values[kept])[::-1], vectors[:, kept][:, ::-1]
     return Reduction(vectors * singular, vectors / singular, 0.0, 4.0 * n * _EPS * top)

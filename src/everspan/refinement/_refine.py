@@ -218,10 +218,10 @@ def refine_gram(
     --------
     >>> import numpy as np
     >>> from everspan.refinement import refine_gram
-    >>> W = np.array([[1.0, 0.0, 0.1], [0.0, 1.0, -0.1], [1.0, 1.0, 0.0]])
+    >>> W = np.array([[1.0, 0.0, 0.1], [0.0, 1.0, -0.1], [1.0, 1.0, 0.1]])
     >>> plane = refine_gram(W @ W.T, k=2)
     >>> plane.combination.shape, round(plane.max_distance, 3)
-    ((3, 2), 0.069)
+    ((3, 2), 0.033)
     """
     gram = _checked_matrix(G, "G")
     if gram.shape[0] != gram.shape[1]:
@@ -269,7 +269,8 @@ def _smallest_reduced(reduction: Reduction, limit: float, tol: float) -> tuple[i
     """The least dimension that no dual bound rules out, by bisection, and the smallest basis found within limit."""
     C = reduction.C
     n, r = C.shape
-    upper = _rounding.first_within(C, np.eye(r), 0, limit)  # C is in principal coordinates: this is plain PCA
+    plain = distances_by_dimension(C, np.eye(r))  # C is in principal coordinates: this is the SVD
+    upper = _rounding.first_within(plain, 0, limit)
     best = np.eye(r)[:, :upper]
     uniform = np.full(n, 1.0 / n)
     low = next((k for k in range(1, upper) if lower_bound(reduction, uniform, k) <= limit), upper)
@@ -278,7 +279,7 @@ def _smallest_reduced(reduction: Reduction, limit: float, tol: float) -> tuple[i
         k = tried = (low + high) // 2
         point = _working_set.solve(C, k, tol=tol, max_iterations=_ITERATIONS)
         for basis in (_rounding.by_eigenvalue(point.Y), _rounding.extreme(C, point.Y, k)[0]):
-            q = _rounding.first_within(C, basis, k, limit)
+            q = _rounding.first_within(distances_by_dimension(C, basis), k, limit)
             if q < upper:
                 upper, best = q, basis[:, :q]
         if lower_bound(reduction, point.weights, k) > limit:
@@ -325,25 +326,32 @@ def _refine_reduced(
         value = float(distances.max())
         bound = min(lower_bound(reduction, weights, k), value)
         return V, _certificate_fields(distances, value, bound, reduction.largest, unit, iterations, weights)
-    point = _working_set.solve(C, k, tol=tol, max_iterations=max_iterations)
+    point = _working_set.solve(C, k, tol=0.9 * tol, max_iterations=max_iterations)  # the rest is for rounding
     basis = _rounding.by_eigenvalue(point.Y)
-    value = primal_value(C, point.Y, k, basis)
-    bound = min(lower_bound(reduction, point.weights, k), value)
+    distances = distances_by_dimension(C, basis)
+    value = primal_value(C, point.Y, float(distances[:, k].max()))
+    weights, bound = point.weights, lower_bound(reduction, point.weights, k)
+    if value**2 - bound**2 > tol * reduction.largest:  # the solver was stopped; equal weights may prove more
+        uniform = np.full(n, 1.0 / n)
+        weights, bound = max((weights, bound), (uniform, lower_bound(reduction, uniform, k)), key=lambda pair: pair[1])
+    bound = min(bound, value)
     if rounding == "paper":
         q = min(2 * k - 1 if dimension is None else dimension, r)
     elif rounding == "extreme":
         basis, q = _rounding.extreme(C, point.Y, k)
+        distances = distances_by_dimension(C, basis)
     else:
         floor = 8.0 * _EPS * math.sqrt(reduction.largest)
         limit = math.sqrt(2.0) * max(value, radius / unit if radius is not None else 0.0) * (1.0 + 1e-9) + floor
-        q = _rounding.first_within(C, basis, k, limit)
+        q = _rounding.first_within(distances, k, limit)
         if q > k:  # symmetric features leave the eigenvectors of Y open; an extreme point settles them better
             other = _rounding.extreme(C, point.Y, k)[0]
-            fewer = _rounding.first_within(C, other, k, limit)
-            basis, q = (other, fewer) if fewer < q else (basis, q)
-    fields = _certificate_fields(
-        distances_by_dimension(C, basis)[:, q], value, bound, reduction.largest, unit, point.iterations, point.weights
-    )
+            others = distances_by_dimension(C, other)
+            fewer = _rounding.first_within(others, k, limit)
+            if fewer < q:
+                basis, distances, q = other, others, fewer
+    certified = (value, bound, reduction.largest, unit, point.iterations, weights)
+    fields = _certificate_fields(distances[:, q], *certified)
     if fields["gap"] > tol:
         message = (
             f"refinement stopped at a gap of {fields['gap']:.1e}, not {tol:.1e}; the certificate is valid as it is"

@@ -9,10 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from ._arrays import Array
-from ._reduction import distances_by_dimension
 
 _FRACTIONAL = 1e-9  # eigenvalues of P within this of 0 or 1 count as 0 or 1
-_EPS = float(np.finfo(np.float64).eps)
 
 
 def by_eigenvalue(Y: Array) -> Array:
@@ -21,10 +19,9 @@ def by_eigenvalue(Y: Array) -> Array:
     return vectors
 
 
-def first_within(C: Array, basis: Array, k: int, limit: float) -> int:
-    """The fewest columns q >= k of ``basis`` whose span is within ``limit`` of every row of C."""
-    worst = distances_by_dimension(C, basis).max(axis=0)
-    return k + int(np.argmax(worst[k:] <= limit))  # the last distance is zero
+def first_within(distances: Array, k: int, limit: float) -> int:
+    """The fewest dimensions q >= k with every row within ``limit``; ``distances`` as from `distances_by_dimension`."""
+    return k + int(np.argmax(distances[:, k:].max(axis=0) <= limit))  # the last column is zero
 
 
 def extreme(C: Array, Y: Array, k: int) -> tuple[Array, int]:

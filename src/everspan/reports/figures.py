@@ -47,10 +47,12 @@ def new_figure(columns: int, *, width: float = 10.0, height: float = 4.0) -> tup
     return figure, list(figure.subplots(1, columns, squeeze=False)[0])
 
 
-def save_figure(figure: Any, folder: Path, name: str = "figure") -> list[Path]:
-    """Write ``name.svg`` and ``name.png``; returns the paths."""
-    paths = [folder / f"{name}.svg", folder / f"{name}.png"]
+def save_figure(
+    figure: Any, folder: Path, name: str = "figure", formats: tuple[str, ...] = ("svg", "png")
+) -> list[Path]:
+    """Write ``name.svg`` and ``name.png``, without anything that differs from run to run; returns the paths."""
+    paths = [folder / f"{name}.{kind}" for kind in formats]
     with house_style():
-        figure.savefig(paths[0], metadata={"Date": None})
-        figure.savefig(paths[1], dpi=160)
+        for path in paths:
+            figure.savefig(path, dpi=160, metadata={"Date": None} if path.suffix == ".svg" else {"Software": None})
     return paths
