@@ -31,6 +31,7 @@ _STEEPEST = 1e8  # the largest N: beyond it the optimum depends on N only throug
 _DIRECT = 400_000  # up to this many entries, the n x r^2 matrix of all products is formed in one piece
 _ROWS = 128  # rows of H at a time, so that a block stays in the cache
 _lowest, _highest, _total = np.minimum.reduce, np.maximum.reduce, np.add.reduce  # at half the cost of the methods
+_CORRECTIONS = 3  # at most, beyond Mehrotra's one
 _PATIENCE = 4  # iterations without progress before double precision is taken to be exhausted
 
 
@@ -199,21 +200,39 @@ class _Cone:
         dZ: Array = self.F.T.dot(dz).dot(self.F)
         return dZ
 
-    def recentring(self, dx: Array, target: float) -> Array:
-        """The k of a corrector: aim at X Z = target and take out the error dX o dZ of a predictor dx + dz = -I."""
-        product = (dx * self.d).dot(dx)
-        product += self.d[:, None] * dx
+    def recentring(self, dx: Array, dz: Array, target: float) -> Array:
+        """The k of a corrector: aim at X Z = target and take out the error dX o dZ of the step it corrects."""
+        product = (dx * self.d).dot(dz)
         k: Array = product + product.T
-        k /= np.add.outer(self.d, self.d)
+        k /= -np.add.outer(self.d, self.d)
         _diagonal(k)[:] += target / (self.d * self.d)
         return k
+
+
+@dataclass(eq=False)
+class _Step:
+    """A direction, and how far it may be followed in the primal and in the dual variables."""
+
+    dp: Array
+    dlam: float
+    dt: float
+    dY: Array
+    dx1: Array
+    dx2: Array
+    dz1: Array
+    dz2: Array
+    ds: Array
+    primal: float = 1.0
+    dual: float = 1.0
 
 
 class _Newton:
     """One factorised Newton system; `step` takes the predictor-corrector step it gives."""
 
     def __init__(self, program: _Program, it: _Iterate, q: Array, gap: float) -> None:
-        self.program, self.it, self.q, self.gap = program, it, q, gap
+        n, r = program.B.shape
+        self.program, self.it, self.q, self.gap, self.mu = program, it, q, gap, gap / (n + 2 * r)
+        self.costly = n * r * r > _DIRECT
         self.lower, self.upper = lower, upper = _Cone(it.Y, it.Z), _Cone(it.Y2, it.Z2)
         # A = G1 Q with A' W1^-1 A = I, A' W2^-1 A = diag(theta^2), where W = G G'
         U, theta, Qt, bad = dgesdd((upper.F / upper.root[:, None]).dot(lower.G))
@@ -233,7 +252,7 @@ class _Newton:
         self.h = _quadratic(self.B, ED)
         self.tau = float(np.vdot(self.E, ED))
         self.ratio = self.it.s / self.it.p
-        H = _gram_of_squares(self.B, self.phi, self.D)
+        H = _gram_of_squares(self.B, self.phi, self.D, 1e-8 if self.gap > 1e-2 else 1e-13)
         H -= np.multiply.outer(self.h, self.h / self.tau)
         _diagonal(H)[:] += self.ratio
         self.U = _cholesky(H)
@@ -251,40 +270,56 @@ class _Newton:
         dlam = (self.h.dot(dp) - excess) / self.tau
         return dp, dlam, dt, (K - (self.B.T * dp).dot(self.B) + dlam * self.E) * self.D
 
-    def step(self) -> _Iterate:
-        it, lower, upper, identity = self.it, self.lower, self.upper, self.program.identity
-        mu = self.gap / (it.p.size + 2 * len(identity))
-        residual = it.lam * self.E - (self.B.T * it.p).dot(self.B)
-        # Predictor, towards mu = 0. Here dx + dz = -I, so one spectrum tells both step lengths.
-        dp, _, _, dY = self._direction(residual, 0.0)
-        dx1, dx2, u = lower.dx(dY), -upper.dx(dY), -1.0 - dp / it.p  # u = ds / s
+    def _predictor(self) -> _Step:
+        """Towards mu = 0. Here dx + dz = -I, so one spectrum tells both step lengths."""
+        it, identity = self.it, self.program.identity
+        dp, dlam, dt, dY = self._direction(self.residual, 0.0)
+        dx1, dx2, ratio = self.lower.dx(dY), -self.upper.dx(dY), -1.0 - dp / it.p  # ratio = ds / s
         e1, e2 = dsyevd(dx1.T, compute_v=0)[0], dsyevd(dx2.T, compute_v=0)[0]
-        primal = min(1.0, _step_to(min(e1[0], e2[0], _lowest(u))))
-        dual = min(1.0, _step_to(-1.0 - max(e1[-1], e2[-1], _highest(u))))
-        sigma = max(1.0 - 0.5 * (primal + dual), 1e-2) ** 1.5
-        # Corrector: recentre by sigma mu, and take out the predictor's second-order errors.
-        k1, k2 = lower.recentring(dx1, sigma * mu), upper.recentring(dx2, sigma * mu)
-        complementarity = (sigma * mu - it.s * u * dp) / it.p
-        K = residual + lower.J.T.dot(k1).dot(lower.J) - upper.J.T.dot(k2).dot(upper.J)
+        primal = min(1.0, _step_to(min(e1[0], e2[0], _lowest(ratio))))
+        dual = min(1.0, _step_to(-1.0 - max(e1[-1], e2[-1], _highest(ratio))))
+        return _Step(dp, dlam, dt, dY, dx1, dx2, -identity - dx1, -identity - dx2, it.s * ratio, primal, dual)
+
+    def _corrector(self, before: _Step, target: float, damping: float) -> _Step:
+        """Recentre to X Z = target, and take out the second-order errors of the step before."""
+        it, lower, upper, identity = self.it, self.lower, self.upper, self.program.identity
+        k1, k2 = lower.recentring(before.dx1, before.dz1, target), upper.recentring(before.dx2, before.dz2, target)
+        complementarity = (target - before.ds * before.dp) / it.p
+        K = self.residual + lower.J.T.dot(k1).dot(lower.J) - upper.J.T.dot(k2).dot(upper.J)
         dp, dlam, dt, dY = self._direction(K, complementarity)
         dx1, dx2, ds = lower.dx(dY), -upper.dx(dY), complementarity - it.s - self.ratio * dp
         dz1, dz2 = k1 - identity - dx1, k2 - identity - dx2
-        damping = 0.9 + 0.095 * min(primal, dual)  # bolder where the predictor could go far
         primal = min(1.0, damping * _step_to(min(_bottom(dx1), _bottom(dx2), _lowest(ds / it.s))))
         dual = min(1.0, damping * _step_to(min(_bottom(dz1), _bottom(dz2), _lowest(dp / it.p))))
-        if not max(primal, dual) > 1e-5:
+        return _Step(dp, dlam, dt, dY, dx1, dx2, dz1, dz2, ds, primal, dual)
+
+    def step(self) -> _Iterate:
+        it = self.it
+        self.residual = it.lam * self.E - (self.B.T * it.p).dot(self.B)
+        step = self._predictor()
+        shortest = min(step.primal, step.dual)
+        target = max(1.0 - 0.5 * (step.primal + step.dual), 1e-2) ** 1.5 * self.mu
+        damping = 0.9 + 0.095 * shortest  # bolder where the predictor could go far
+        step = self._corrector(step, target, damping)
+        if self.costly:  # more corrections are cheap beside the factorisation
+            for _ in range(_CORRECTIONS):
+                better = self._corrector(step, target, damping)
+                if min(better.primal, better.dual) < 1.02 * min(step.primal, step.dual):
+                    break
+                step = better
+        if not max(step.primal, step.dual) > 1e-5:
             raise NumericalTrouble
-        change = self.A.dot(dY).dot(self.A.T)
-        change = 0.5 * primal * (change + change.T)  # A is large near the end, and rounding with it
+        change = self.A.dot(step.dY).dot(self.A.T)
+        change = 0.5 * step.primal * (change + change.T)  # A is large near the end, and rounding with it
         return _Iterate(
             Y=it.Y + change,
             Y2=it.Y2 - change,
-            Z=it.Z + dual * lower.dZ(dz1),
-            Z2=it.Z2 + dual * upper.dZ(dz2),
-            p=it.p + dual * dp,
-            s=it.s + primal * ds,
-            t=it.t + primal * dt,
-            lam=it.lam + dual * dlam,
+            Z=it.Z + step.dual * self.lower.dZ(step.dz1),
+            Z2=it.Z2 + step.dual * self.upper.dZ(step.dz2),
+            p=it.p + step.dual * step.dp,
+            s=it.s + step.primal * step.ds,
+            t=it.t + step.primal * step.dt,
+            lam=it.lam + step.dual * step.dlam,
         )
 
 
@@ -316,7 +351,7 @@ def _cholesky(H: Array) -> Array:
     raise NumericalTrouble
 
 
-def _gram_of_squares(B: Array, phi: Array, D: Array) -> Array:
+def _gram_of_squares(B: Array, phi: Array, D: Array, accuracy: float) -> Array:
     """H_ij = sum_ab D_ab B_ia B_ib B_ja B_jb, all inner products of the b_i b_i' under D; its lower triangle at least.
 
     D_ab = 1 / (1 + phi_a phi_b) is, after a diagonal scaling, sech of a sum: numerically of rank R ~ 15 to 40 whatever
@@ -329,7 +364,7 @@ def _gram_of_squares(B: Array, phi: Array, D: Array) -> Array:
         return direct
     scale = np.sqrt(np.maximum(phi, np.finfo(float).tiny))
     values, vectors = np.linalg.eigh(D * np.multiply.outer(scale, scale))
-    kept = np.abs(values) > 1e-13 * np.abs(values).max()
+    kept = np.abs(values) > accuracy * np.abs(values).max()
     factors = vectors[:, kept] * np.sqrt(np.abs(values[kept])) / scale[:, None]
     negative = values[kept] < 0.0
     H = np.zeros((n, n))
