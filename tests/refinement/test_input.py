@@ -22,6 +22,9 @@ W = np.random.default_rng(0).standard_normal((6, 4))
         ([[1 + 2j, 1.0]], "real numbers, but its dtype is complex128"),
         ([["a", "b"]], "real numbers, but its dtype is <U1"),
         ([[None, 1.0]], "real numbers, but its dtype is object"),
+        ([[1.0, 2.0], [3.0]], "W must be a matrix with one feature a row, but its rows differ in length"),
+        (np.ma.masked_array([[1.0, 2.0]], [[False, True]]), "W must have no missing entries, but it is a masked array"),
+        (np.array([[np.longdouble("1e400"), 1.0]]), r"W must be finite, but W\[0, 0\] is inf"),
     ],
 )
 def test_bad_features_are_named(features, message):
@@ -47,12 +50,23 @@ def test_bad_features_are_named(features, message):
         ({"k": 2, "rounding": "paper", "dimension": 1}, "dimension must be at least k = 2, but it is 1"),
         ({"k": 2, "radii": [1.0, 2.0]}, r"radii must be 6 numbers, but it has dtype float64 and shape \(2,\)"),
         ({"k": 2, "radii": [1.0, 1, 1, 1, 1, 0]}, "radii must be positive and finite, but it goes from 0.0 to 1.0"),
+        ({"k": 2, "radius": True}, "radius must be a positive number, but it is True"),
+        ({"k": 2, "tol": 10**400}, "tol must be a positive number"),
+        ({"k": 2, "radius": 0.1, "rounding": "paper"}, 'radius goes with method="sdp" and rounding="certified"'),
+        ({"k": 2, "radii": np.full(6, 1e-320)}, "cannot be measured in radii of"),
         ({"k": 2, "max_iterations": 0}, "max_iterations must be at least 1"),
     ],
 )
 def test_bad_options_are_named(options, message):
     with pytest.raises(ValueError, match=message):
         refine(W, **options)
+
+
+def test_a_bad_radius_or_tolerance_of_the_smallest_dimension_is_named():
+    with pytest.raises(ValueError, match="radius must be a positive number, but it is 0"):
+        smallest_dimension(W, 0)
+    with pytest.raises(ValueError, match="tol must be a positive number, but it is nan"):
+        smallest_dimension(W, 0.1, tol=float("nan"))
 
 
 def test_bad_inner_products_are_named():
@@ -74,6 +88,32 @@ def test_k_at_or_above_the_rank_returns_the_span(method):
         assert refinement.dimension == 2
         assert refinement.max_distance == refinement.sdp_value == refinement.lower_bound == refinement.gap == 0
         np.testing.assert_allclose(flat @ refinement.basis @ refinement.basis.T, flat, atol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e-100, 1.0, 1e100, 1e200])
+def test_radii_of_any_size_are_a_unit(scale):
+    expected = refine(W, 2)
+    radii = np.full(len(W), scale)
+    assert refine(W, 2, radii=radii).sdp_value * scale == pytest.approx(expected.sdp_value, rel=1e-6)
+    gram = refine_gram(W @ W.T, 2, radii=radii)
+    assert gram.sdp_value * scale == pytest.approx(expected.sdp_value, rel=1e-6)
+    np.testing.assert_allclose(gram.combination.T @ (W @ W.T) @ gram.combination, np.eye(gram.dimension), atol=1e-10)
+
+
+def test_what_double_precision_cannot_see_is_still_reported():
+    """A feature 1e18 times smaller than another is below the accuracy of the decomposition, but not nothing."""
+    tiny = refine(np.diag([1e12, 1e-6]), 1)
+    np.testing.assert_allclose(tiny.distances, [0.0, 1e-6])
+    assert tiny.lower_bound <= 1e-6 <= tiny.sdp_value * (1 + 1e-12)
+    bounds = smallest_dimension(np.diag([1e12, 1e-6]), 1e-8)
+    assert (bounds.upper, bounds.max_distance) == (2, 0.0)
+
+
+def test_the_least_dimension_is_zero_where_the_radius_reaches_every_feature():
+    for seed in range(50):
+        feature = np.random.default_rng(seed).standard_normal((1, 7))
+        assert smallest_dimension(feature, np.nextafter(np.linalg.norm(feature), np.inf)).lower == 0
+        assert smallest_dimension(feature, 0.999 * np.linalg.norm(feature)).lower == 1
 
 
 def test_zero_features_span_nothing():

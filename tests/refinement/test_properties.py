@@ -79,11 +79,13 @@ def test_no_subspace_of_dimension_k_beats_the_bound(problem, seed):
     W, k = problem
     bound = refine(W, k).lower_bound
     rng = np.random.default_rng(seed)
-    top = np.linalg.svd(W)[2][:k].T
-    for _ in range(20):
-        start = top + rng.choice([0.0, 0.03, 0.3, 3.0]) * rng.standard_normal(top.shape)
-        basis = np.linalg.qr(start)[0]
-        assert span_distance(W, basis).max() >= bound * (1 - 1e-12)
+    p = rng.dirichlet(np.ones(len(W)))
+    for step in range(40):  # weighted SVDs that learn which features are far away: a search of its own
+        basis = np.linalg.svd(np.sqrt(p)[:, None] * W)[2][:k].T
+        distances = span_distance(W, basis)
+        assert distances.max() >= bound * (1 - 1e-12)
+        p = p * np.exp(2.0 / (1 + step) ** 0.5 * (distances / max(distances.max(), 1e-300)) ** 2)
+        p /= p.sum()
 
 
 @given(problems())
@@ -100,8 +102,17 @@ def test_certified_is_within_sqrt2_of_the_bound_in_fewer_than_2k_dimensions(prob
 def test_extreme_loses_nothing_in_few_dimensions(problem):
     W, k = problem
     refinement = refine(W, k, rounding="extreme")
-    assert refinement.max_distance <= refinement.sdp_value + 1e-6 * size(W)
+    assert refinement.max_distance <= refinement.sdp_value * (1 + 1e-6) + 1e-12 * size(W)
     assert refinement.dimension <= k + np.floor(np.sqrt(2 * len(W) + 0.25) - 1.5)
+
+
+@given(st.integers(1, 5), st.sampled_from([1e-2, 1e-3, 1e-4, 1e-6, 1e-8, 1e-10, 1e-12]), st.integers(0, 2**32 - 1))
+def test_extreme_loses_nothing_when_there_is_little_to_lose(k, noise, seed):
+    """A subspace of 3 dimensions plus noise, refined to fewer, as many and more."""
+    W = low_rank_plus_noise(np.random.default_rng(seed), 12, 9, rank=3, noise=noise)
+    refinement = refine(W, k, rounding="extreme")
+    assert refinement.max_distance <= refinement.sdp_value * (1 + 1e-6) + 1e-12 * size(W)
+    assert refinement.dimension <= k + 3
 
 
 @given(problems(), st.integers(0, 6))
@@ -134,7 +145,6 @@ def test_the_optimum_does_not_depend_on_rotation_order_or_sign(problem, seed):
 def test_the_optimum_is_linear_in_scale(problem, scale):
     W, k = problem
     here, there = refine(W, k), refine(scale * W, k)
-    assert there.sdp_value / scale == pytest.approx(here.sdp_value, rel=1e-6, abs=1e-4 * size(W))
     assert (there.sdp_value / scale) ** 2 == pytest.approx(here.sdp_value**2, abs=2.1 * TOL * size(W) ** 2)
     assert there.gap <= TOL
 
@@ -161,7 +171,7 @@ def test_inner_products_are_enough(problem):
     assert gram.sdp_value**2 == pytest.approx(direct.sdp_value**2, abs=3 * TOL * size(W) ** 2)
     assert gram.lower_bound <= direct.sdp_value * (1 + 1e-9)
     basis = W.T @ gram.combination
-    assert np.abs(basis.T @ basis - np.eye(gram.dimension)).max(initial=0) <= 1e-5
+    assert np.abs(basis.T @ basis - np.eye(gram.dimension)).max(initial=0) <= 1e-8
     np.testing.assert_allclose(gram.distances, span_distance(W, np.linalg.qr(basis)[0]), atol=1e-6 * size(W))
 
 

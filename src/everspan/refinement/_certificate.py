@@ -32,9 +32,10 @@ def lower_bound(reduction: Reduction, weights: Array, k: int) -> float:
     return math.sqrt(math.fsum(squares)) * (1.0 - 4.0 * _EPS)
 
 
-def primal_value(C: Array, Y: Array, rounded: float) -> float:
+def primal_value(reduction: Reduction, Y: Array, rounded: float) -> float:
     """The smaller of two feasible values: sqrt(max c'Yc), and the worst distance to a subspace of dimension k.
 
     The second matters when the features are a k-dimensional subspace plus tiny noise, where the relaxation is tight.
     """
-    return min(math.sqrt(max(0.0, float(np.einsum("ij,ij->i", C @ Y, C).max()))), rounded)
+    relaxed = np.einsum("ij,ij->i", reduction.C @ Y, reduction.C) + reduction.outside**2
+    return min(math.sqrt(max(0.0, float(relaxed.max()))), rounded)

@@ -23,6 +23,7 @@ class Reduction:
 
     C: Array  # (n, r), C'C diagonal with descending entries, all positive
     lift: Array  # rows or combinations: a basis V (r, q) here is lift @ V outside
+    outside: Array  # (n,) what is left of each feature outside the r directions that were kept: rounding errors
     slack: float  # the singular values of diag(sqrt p) C are within this of the truth, for any p in the simplex
     slack_squared: float  # and their squares within this, where only inner products were known
 
@@ -31,17 +32,37 @@ class Reduction:
         """The largest |w_i|^2."""
         return float(np.einsum("ij,ij->i", self.C, self.C).max(initial=0.0))
 
+    def distances(self, basis: Array) -> Array:
+        """(n, r + 1) distances of all features to the span of the first 0, 1, ..., r columns of an orthonormal basis.
 
-def reduce_rows(W: Array) -> Reduction:
-    """Principal coordinates of the rows of W; ``lift`` (d, r) is the orthonormal basis they belong to."""
+        Each is summed from the coordinates left out, not subtracted from the norm, so small ones keep their digits.
+        """
+        squares = np.empty((len(self.C), basis.shape[1] + 1))
+        squares[:, :-1] = (self.C @ basis) ** 2
+        squares[:, -1] = self.outside**2
+        tails: Array = np.sqrt(np.cumsum(squares[:, ::-1], axis=1)[:, ::-1])
+        return tails
+
+
+def reduce_rows(W: Array, *, keep_all: bool = False) -> Reduction:
+    """Principal coordinates of the rows of W; ``lift`` (d, r) is the orthonormal basis they belong to.
+
+    Directions below the accuracy of the decomposition itself are left out, unless all are to be kept.
+    """
     n, d = W.shape
     try:
         U, singular, Vt = np.linalg.svd(W, full_matrices=False)
     except np.linalg.LinAlgError:  # the divide-and-conquer driver gives up on a few matrices; the older one does not
         U, singular, Vt = scipy.linalg.svd(W, full_matrices=False, lapack_driver="gesvd")
-    r = int(np.count_nonzero(singular > max(n, d) * _EPS * singular[0]))
-    slack = 4.0 * _EPS * (n + r + np.sqrt(d)) * float(singular[0])
-    return Reduction(U[:, :r] * singular[:r], Vt[:r].T, slack, 0.0)
+    smallest = 0.0 if keep_all else 4.0 * _EPS * (n + np.sqrt(d)) * singular[0]
+    r = int(np.count_nonzero(singular > smallest))
+    outside = np.zeros(n)
+    if r < singular.size:
+        left = W - (W @ Vt[:r].T) @ Vt[:r]
+        outside = np.sqrt(np.einsum("ij,ij->i", left, left))
+        outside[outside <= 4.0 * _EPS * (n + np.sqrt(d)) * np.sqrt(np.einsum("ij,ij->i", W, W))] = 0.0
+    slack = 4.0 * _EPS * (n + d) * float(singular[0])  # the worst case; it is rarely more than a few units of rounding
+    return Reduction(U[:, :r] * singular[:r], Vt[:r].T, outside, slack, 0.0)
 
 
 def reduce_gram(G: Array) -> Reduction:
@@ -53,15 +74,4 @@ def reduce_gram(G: Array) -> Reduction:
         raise ValueError(f"G must be positive semidefinite, but it has an eigenvalue of {values[0]:.3g} times its size")
     kept = values > n * _EPS * top
     singular, vectors = np.sqrt(values[kept])[::-1], vectors[:, kept][:, ::-1]
-    return Reduction(vectors * singular, vectors / singular, 0.0, 4.0 * n * _EPS * top)
-
-
-def distances_by_dimension(C: Array, basis: Array) -> Array:
-    """(n, r + 1) distances of all rows to the span of the first 0, 1, ..., r columns of an orthonormal (r, r) basis.
-
-    Each is summed from the coordinates left out, not subtracted from the norm, so small distances keep their digits.
-    """
-    squares = np.zeros((len(C), basis.shape[1] + 1))
-    squares[:, :-1] = (C @ basis) ** 2
-    tails: Array = np.sqrt(np.cumsum(squares[:, ::-1], axis=1)[:, ::-1])
-    return tails
+    return Reduction(vectors * singular, vectors / singular, np.zeros(n), 0.0, 4.0 * n * _EPS * top)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from . import _rounding, _working_set
 from ._arrays import Array
 from ._certificate import lower_bound, primal_value
-from ._reduction import Reduction, distances_by_dimension, reduce_gram, reduce_rows
+from ._reduction import Reduction, reduce_gram, reduce_rows
 from ._threads import one_thread
 
 Method = Literal["sdp", "svd"]
@@ -151,8 +151,9 @@ def refine(
     rounding : {"certified", "extreme", "paper"}
         How the relaxed optimum becomes a subspace.
 
-        * "certified": the fewest q >= k dimensions whose largest distance is within sqrt(2) of the optimum for k, or of
-          ``radius`` where that is larger. Never more than 2k - 1.
+        * "certified": the fewest q >= k principal directions of the relaxed optimum (or of an extreme point) whose
+          largest distance is within sqrt(2) of the optimum for k, or of ``radius`` where that is larger. Never more
+          than 2k - 1.
         * "extreme": an extreme point of the program, q <= k + floor(sqrt(2n + 1/4) - 3/2), with the distance of the
           relaxed optimum itself, which is at most the optimum for k.
         * "paper": Theorem 5, q = 2k - 1 (within sqrt 2 of the optimum for k), or any ``dimension`` q >= k (within
@@ -229,14 +230,21 @@ def refine_gram(
     if not np.allclose(gram, gram.T, rtol=0.0, atol=1e-8 * float(np.abs(gram).max())):
         raise ValueError("G must be a symmetric matrix of inner products, but it is not symmetric")
     scale = _checked_radii(radii, len(gram))
-    gram = gram if scale is None else gram / np.multiply.outer(scale, scale)
-    peak = float(np.abs(gram).max()) or 1.0
-    unit = math.sqrt(peak)
+    peak, finest = float(np.abs(gram).max()) or 1.0, 1.0 if scale is None else float(scale.min())
+    gram, unit = gram / peak, _checked_unit(math.sqrt(peak), finest)
+    if scale is not None:
+        gram = gram / (scale / finest) / (scale / finest)[:, None]
+    gram = 0.5 * gram + 0.5 * gram.T
     with one_thread():
-        reduction = reduce_gram(0.5 * (gram + gram.T) / peak)
+        reduction = reduce_gram(gram)
         V, certificate = _refine_reduced(reduction, k, method, rounding, tol, dimension, radius, unit, max_iterations)
-    combination = reduction.lift @ V / unit
-    return GramRefinement(**certificate, combination=combination if scale is None else combination / scale[:, None])
+    combination = reduction.lift @ V
+    if combination.size:  # small eigenvalues of G are inaccurate: make the columns orthonormal under G itself
+        combination = np.linalg.solve(np.linalg.cholesky(combination.T @ gram @ combination), combination.T).T
+    combination = combination / math.sqrt(peak)
+    if scale is not None:
+        combination = combination / (scale / finest)[:, None]
+    return GramRefinement(**certificate, combination=combination)
 
 
 def smallest_dimension(W: ArrayLike, radius: float, *, tol: float = 1e-8) -> DimensionBounds:
@@ -256,10 +264,10 @@ def smallest_dimension(W: ArrayLike, radius: float, *, tol: float = 1e-8) -> Dim
     (3, 3)
     """
     features = _checked_matrix(W, "W")
-    radius = _checked_positive(radius, "radius")
+    radius, tol = _checked_positive(radius, "radius"), _checked_positive(tol, "tol")
     unit, rows = _normalised(features, None)
     with one_thread():
-        reduction = reduce_rows(rows)
+        reduction = reduce_rows(rows, keep_all=True)
         lower, best = _smallest_reduced(reduction, radius / unit, tol)
     basis = reduction.lift @ best
     return DimensionBounds(lower, best.shape[1], basis, unit * float(_distances(rows, basis).max()))
@@ -269,17 +277,19 @@ def _smallest_reduced(reduction: Reduction, limit: float, tol: float) -> tuple[i
     """The least dimension that no dual bound rules out, by bisection, and the smallest basis found within limit."""
     C = reduction.C
     n, r = C.shape
-    plain = distances_by_dimension(C, np.eye(r))  # C is in principal coordinates: this is the SVD
+    plain = reduction.distances(np.eye(r))  # C is in principal coordinates: this is the SVD
     upper = _rounding.first_within(plain, 0, limit)
     best = np.eye(r)[:, :upper]
     uniform = np.full(n, 1.0 / n)
+    if math.sqrt(reduction.largest) - reduction.slack <= limit:  # nothing is proved to be needed
+        return 0, best
     low = next((k for k in range(1, upper) if lower_bound(reduction, uniform, k) <= limit), upper)
     high, tried = upper, upper
     while low < high or (low < upper and tried != low):
         k = tried = (low + high) // 2
         point = _working_set.solve(C, k, tol=tol, max_iterations=_ITERATIONS)
         for basis in (_rounding.by_eigenvalue(point.Y), _rounding.extreme(C, point.Y, k)[0]):
-            q = _rounding.first_within(distances_by_dimension(C, basis), k, limit)
+            q = _rounding.first_within(reduction.distances(basis), k, limit)
             if q < upper:
                 upper, best = q, basis[:, :q]
         if lower_bound(reduction, point.weights, k) > limit:
@@ -314,22 +324,24 @@ def _refine_reduced(
             raise ValueError(f"dimension must be at least k = {k}, but it is {dimension}")
     if radius is not None:
         radius = _checked_positive(radius, "radius")
+        if rounding != "certified" or method != "sdp":
+            raise ValueError('radius goes with method="sdp" and rounding="certified"')
     C = reduction.C
     n, r = C.shape
     if k >= r:
-        nothing = np.zeros(n)
-        weights = np.full(n, 1.0 / n)
-        return np.eye(r), _certificate_fields(nothing, 0.0, 0.0, 1.0, 1.0, 0, weights)
+        value = float(reduction.outside.max())
+        equal = np.full(n, 1.0 / n)
+        return np.eye(r), _certificate_fields(reduction.outside, value, 0.0, reduction.largest or 1.0, unit, 0, equal)
     if method == "svd":
         V, weights, iterations = np.eye(r)[:, :k], np.full(n, 1.0 / n), 0
-        distances = distances_by_dimension(C, np.eye(r))[:, k]
+        distances = reduction.distances(np.eye(r))[:, k]
         value = float(distances.max())
         bound = min(lower_bound(reduction, weights, k), value)
         return V, _certificate_fields(distances, value, bound, reduction.largest, unit, iterations, weights)
     point = _working_set.solve(C, k, tol=0.9 * tol, max_iterations=max_iterations)  # the rest is for rounding
     basis = _rounding.by_eigenvalue(point.Y)
-    distances = distances_by_dimension(C, basis)
-    value = primal_value(C, point.Y, float(distances[:, k].max()))
+    distances = reduction.distances(basis)
+    value = primal_value(reduction, point.Y, float(distances[:, k].max()))
     weights, bound = point.weights, lower_bound(reduction, point.weights, k)
     if value**2 - bound**2 > tol * reduction.largest:  # the solver was stopped; equal weights may prove more
         uniform = np.full(n, 1.0 / n)
@@ -339,14 +351,14 @@ def _refine_reduced(
         q = min(2 * k - 1 if dimension is None else dimension, r)
     elif rounding == "extreme":
         basis, q = _rounding.extreme(C, point.Y, k)
-        distances = distances_by_dimension(C, basis)
+        distances = reduction.distances(basis)
     else:
         floor = 8.0 * _EPS * math.sqrt(reduction.largest)
         limit = math.sqrt(2.0) * max(value, radius / unit if radius is not None else 0.0) * (1.0 + 1e-9) + floor
         q = _rounding.first_within(distances, k, limit)
         if q > k:  # symmetric features leave the eigenvectors of Y open; an extreme point settles them better
             other = _rounding.extreme(C, point.Y, k)[0]
-            others = distances_by_dimension(C, other)
+            others = reduction.distances(other)
             fewer = _rounding.first_within(others, k, limit)
             if fewer < q:
                 basis, distances, q = other, others, fewer
@@ -381,20 +393,38 @@ def _distances(rows: Array, basis: Array) -> Array:
 
 def _normalised(features: Array, radii: Array | None) -> tuple[float, Array]:
     """The features with their largest entry at one (so that no square overflows), and the unit that was taken out."""
-    rows = features if radii is None else features / radii[:, None]
-    unit = float(np.abs(rows).max()) or 1.0
-    return unit, rows / unit
+    unit = float(np.abs(features).max()) or 1.0
+    rows = features / unit
+    if radii is not None:
+        finest = float(radii.min())
+        rows = rows / (radii / finest)[:, None]
+        peak = float(np.abs(rows).max()) or 1.0
+        unit, rows = _checked_unit(unit * peak, finest), rows / peak
+    return unit, rows
+
+
+def _checked_unit(size: float, radius: float) -> float:
+    unit = size / radius
+    if not 0.0 < unit < math.inf:
+        raise ValueError(f"features of size {size:.3g} cannot be measured in radii of {radius:.3g} in double precision")
+    return unit
 
 
 def _checked_matrix(value: ArrayLike, name: str) -> Array:
-    array = np.asarray(value)
+    if isinstance(value, np.ma.MaskedArray):
+        raise ValueError(f"{name} must have no missing entries, but it is a masked array")
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise ValueError(f"{name} must be a matrix with one feature a row, but its rows differ in length") from None
     if array.dtype.kind not in "fiub":
         raise ValueError(f"{name} must hold real numbers, but its dtype is {array.dtype}")
     if array.ndim != 2:
         raise ValueError(f"{name} must be a matrix with one feature a row, but its shape is {array.shape}")
     if array.size == 0:
         raise ValueError(f"{name} must have at least one row and one column, but its shape is {array.shape}")
-    matrix = np.ascontiguousarray(array, dtype=np.float64)
+    with np.errstate(over="ignore"):  # what is too large becomes infinite, and is named below
+        matrix = np.ascontiguousarray(array, dtype=np.float64)
     if not np.isfinite(matrix).all():
         i, j = np.argwhere(~np.isfinite(matrix))[0]
         raise ValueError(f"{name} must be finite, but {name}[{i}, {j}] is {matrix[i, j]}")
@@ -423,9 +453,13 @@ def _checked_count(value: int, name: str) -> int:
 
 
 def _checked_positive(value: float, name: str) -> float:
-    if not (isinstance(value, int | float | np.integer | np.floating) and math.isfinite(value) and value > 0):
+    try:
+        number = float(value) if isinstance(value, int | float | np.integer | np.floating) else math.nan
+    except OverflowError:
+        number = math.inf
+    if isinstance(value, bool) or not 0.0 < number < math.inf:
         raise ValueError(f"{name} must be a positive number, but it is {value!r}")
-    return float(value)
+    return number
 
 
 def _checked_choice(value: str, name: str, choices: tuple[str, ...]) -> None:

@@ -10,7 +10,8 @@ import numpy as np
 
 from ._arrays import Array
 
-_FRACTIONAL = 1e-9  # eigenvalues of P within this of 0 or 1 count as 0 or 1
+_WHOLE = 1e-7  # eigenvalues of the relaxed P within this of 1 count as 1
+_FRACTIONAL = 1e-9  # and on the way, those within this of 0 or 1 as 0 or 1
 
 
 def by_eigenvalue(Y: Array) -> Array:
@@ -20,8 +21,10 @@ def by_eigenvalue(Y: Array) -> Array:
 
 
 def first_within(distances: Array, k: int, limit: float) -> int:
-    """The fewest dimensions q >= k with every row within ``limit``; ``distances`` as from `distances_by_dimension`."""
-    return k + int(np.argmax(distances[:, k:].max(axis=0) <= limit))  # the last column is zero
+    """The fewest dimensions q >= k with every feature within ``limit``; ``distances`` as from a `Reduction`."""
+    within = distances[:, k:].max(axis=0) <= limit
+    within[-1] = True  # all there is
+    return k + int(np.argmax(within))
 
 
 def extreme(C: Array, Y: Array, k: int) -> tuple[Array, int]:
@@ -29,18 +32,22 @@ def extreme(C: Array, Y: Array, k: int) -> tuple[Array, int]:
 
     While P has f fractional eigenvalues and f(f+1)/2 exceeds the number of tight constraints, there is a symmetric S on
     their eigenspace that keeps every tight distance and the trace; walking along it until an eigenvalue reaches 0 or 1
-    or another constraint gets tight loses nothing (Tantipongpipat et al. 2019, Theorem 1.7).
+    or another constraint gets tight loses nothing (Tantipongpipat et al. 2019, Theorem 1.7). Directions that P keeps
+    whole are set aside first: what is left is of the size of the distances themselves, and so are all tolerances.
     """
     values, U = np.linalg.eigh(Y)
     p = np.clip(1.0 - values, 0.0, 1.0)  # eigenvalues of P, descending
-    norms = np.einsum("ij,ij->i", C, C)
-    worst = float(np.einsum("ij,ij->i", C @ Y, C).max())
+    p[p > 1.0 - _WHOLE] = 1.0
+    rest = p < 1.0
+    U, whole, p = U[:, rest], U[:, ~rest], p[rest]
+    scale = float(np.sqrt(np.einsum("ij,ij->i", C @ U, C @ U).max(initial=0.0))) or 1.0
+    worst = float((((C @ U) / scale) ** 2 @ (1.0 - p)).max(initial=0.0))
     tight = np.zeros(len(C), dtype=bool)
     while True:
         fractional = (p > _FRACTIONAL) & (p < 1.0 - _FRACTIONAL)
-        b = C @ U[:, fractional]
-        slack = worst - (norms - ((C @ U) ** 2) @ p)
-        tight |= slack <= 1e-7 * norms.max()
+        coordinates = (C @ U) / scale
+        b, slack = coordinates[:, fractional], worst - coordinates**2 @ (1.0 - p)
+        tight |= slack <= 1e-7 * worst
         S = _direction(b[tight], p[fractional])
         if S is None:
             break
@@ -49,7 +56,10 @@ def extreme(C: Array, Y: Array, k: int) -> tuple[Array, int]:
         U[:, fractional] = U[:, fractional] @ rotation
         p[fractional] = np.clip(moved, 0.0, 1.0)
     order = np.argsort(-p, kind="stable")
-    return U[:, order], max(k, int(np.count_nonzero(p > _FRACTIONAL)))
+    q = whole.shape[1] + int(np.count_nonzero(p > _FRACTIONAL))
+    if whole.shape[1] + np.count_nonzero(p >= 1.0 - _FRACTIONAL) >= k:  # the trace is spent: the rest is rounding
+        q = whole.shape[1] + int(np.count_nonzero(p >= 1.0 - _FRACTIONAL))
+    return np.hstack([whole, U[:, order]]), max(k, q)
 
 
 def _direction(b: Array, p: Array) -> Array | None:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from . import _interior
 from ._arrays import Array
 from ._interior import InteriorPoint
-from ._reduction import distances_by_dimension, reduce_rows
+from ._reduction import reduce_rows
 
 _FIRST_TOLERANCE = 1e-3  # loose while the set still changes
 _SUPPORT = 1e-6  # of the largest weight: below it a feature has no say in the bound
@@ -23,7 +23,7 @@ def solve(C: Array, k: int, *, tol: float, max_iterations: int) -> InteriorPoint
         return _interior.solve(C, k, tol=tol, max_iterations=max_iterations)
     norms = np.einsum("ij,ij->i", C, C)
     chosen = np.zeros(n, dtype=bool)
-    chosen[np.argsort(-distances_by_dimension(C, np.eye(r))[:, k], kind="stable")[:size]] = True
+    chosen[np.argsort(-(C[:, k:] ** 2).sum(axis=1), kind="stable")[:size]] = True  # furthest from the SVD's subspace
     stage, iterations, rounds = max(tol, _FIRST_TOLERANCE), 0, 0
     while True:
         point = _solve_rows(C, np.flatnonzero(chosen), k, stage, max_iterations)
