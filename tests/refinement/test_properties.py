@@ -263,7 +263,7 @@ def test_a_working_set_gives_the_optimum_over_all_features(kind):
 def test_stopping_early_still_gives_a_valid_certificate():
     W = gaussian(np.random.default_rng(0), 12, 9)
     best = refine(W, 3)
-    with pytest.warns(RefinementWarning, match="certificate is valid"):
+    with pytest.warns(RefinementWarning, match="its certificate is valid"):
         early = refine(W, 3, max_iterations=2)
     assert early.gap > TOL
     assert refine(W, 3, method="svd").lower_bound <= early.lower_bound <= best.sdp_value

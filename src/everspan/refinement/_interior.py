@@ -91,7 +91,7 @@ class _Program:
         B, N, k = self.B, self.N, self.k
         n, r = B.shape
         y = np.empty(r)
-        y[:k] = np.minimum((r - k) / r, 0.2 / self.spectrum[:k])
+        y[:k] = np.minimum((r - k) / r, 0.15 / self.spectrum[:k])
         rest = float(y[:k].sum()) / (r - k)
         y[k:] = 1.0 - rest
         y2 = 1.0 - y

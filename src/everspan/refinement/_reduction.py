@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
+from scipy.linalg.lapack import dgesdd
 
 from ._arrays import Array
 
@@ -50,9 +51,8 @@ def reduce_rows(W: Array, *, keep_all: bool = False) -> Reduction:
     Directions below the accuracy of the decomposition itself are left out, unless all are to be kept.
     """
     n, d = W.shape
-    try:
-        U, singular, Vt = np.linalg.svd(W, full_matrices=False)
-    except np.linalg.LinAlgError:  # the divide-and-conquer driver gives up on a few matrices; the older one does not
+    U, singular, Vt, failed = dgesdd(W, full_matrices=0)
+    if failed:  # divide and conquer gives up on a few matrices; the older algorithm does not
         U, singular, Vt = scipy.linalg.svd(W, full_matrices=False, lapack_driver="gesvd")
     smallest = 0.0 if keep_all else 4.0 * _EPS * (n + np.sqrt(d)) * singular[0]
     r = int(np.count_nonzero(singular > smallest))
@@ -62,7 +62,8 @@ def reduce_rows(W: Array, *, keep_all: bool = False) -> Reduction:
         outside = np.sqrt(np.einsum("ij,ij->i", left, left))
         outside[outside <= 4.0 * _EPS * (n + np.sqrt(d)) * np.sqrt(np.einsum("ij,ij->i", W, W))] = 0.0
     slack = 4.0 * _EPS * (n + d) * float(singular[0])  # the worst case; it is rarely more than a few units of rounding
-    return Reduction(U[:, :r] * singular[:r], Vt[:r].T, outside, slack, 0.0)
+    C = np.multiply(U[:, :r], singular[:r], order="C")
+    return Reduction(C, Vt[:r].T, outside, slack, 0.0)
 
 
 def reduce_gram(G: Array) -> Reduction:

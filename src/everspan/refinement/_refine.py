@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import operator
 import warnings
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,9 +15,17 @@ from ._arrays import Array
 from ._certificate import lower_bound, primal_value
 from ._reduction import Reduction, reduce_gram, reduce_rows
 from ._threads import one_thread
-
-Method = Literal["sdp", "svd"]
-Rounding = Literal["certified", "extreme", "paper"]
+from ._validate import (
+    Method,
+    Options,
+    Rounding,
+    checked_matrix,
+    checked_options,
+    checked_positive,
+    checked_radii,
+    checked_unit,
+    normalised,
+)
 
 _EPS = float(np.finfo(np.float64).eps)
 _ITERATIONS = 100
@@ -189,12 +196,13 @@ def refine(
     >>> plane.gap <= 1e-8
     True
     """
-    features = _checked_matrix(W, "W")
-    scale = _checked_radii(radii, len(features))
-    unit, rows = _normalised(features, scale)
+    options = checked_options(k, method, rounding, tol, dimension, radius, max_iterations)
+    features = checked_matrix(W, "W")
+    scale = checked_radii(radii, len(features))
+    unit, rows = normalised(features, scale)
     with one_thread():
         reduction = reduce_rows(rows)
-        V, certificate = _refine_reduced(reduction, k, method, rounding, tol, dimension, radius, unit, max_iterations)
+        V, certificate = _refine_reduced(reduction, options, unit)
     return Refinement(**certificate, basis=reduction.lift @ V)
 
 
@@ -224,20 +232,21 @@ def refine_gram(
     >>> plane.combination.shape, round(plane.max_distance, 3)
     ((3, 2), 0.033)
     """
-    gram = _checked_matrix(G, "G")
+    options = checked_options(k, method, rounding, tol, dimension, radius, max_iterations)
+    gram = checked_matrix(G, "G")
     if gram.shape[0] != gram.shape[1]:
         raise ValueError(f"G must be a square matrix of inner products, but its shape is {gram.shape}")
     if not np.allclose(gram, gram.T, rtol=0.0, atol=1e-8 * float(np.abs(gram).max())):
         raise ValueError("G must be a symmetric matrix of inner products, but it is not symmetric")
-    scale = _checked_radii(radii, len(gram))
+    scale = checked_radii(radii, len(gram))
     peak, finest = float(np.abs(gram).max()) or 1.0, 1.0 if scale is None else float(scale.min())
-    gram, unit = gram / peak, _checked_unit(math.sqrt(peak), finest)
+    gram, unit = gram / peak, checked_unit(math.sqrt(peak), finest)
     if scale is not None:
         gram = gram / (scale / finest) / (scale / finest)[:, None]
     gram = 0.5 * gram + 0.5 * gram.T
     with one_thread():
         reduction = reduce_gram(gram)
-        V, certificate = _refine_reduced(reduction, k, method, rounding, tol, dimension, radius, unit, max_iterations)
+        V, certificate = _refine_reduced(reduction, options, unit)
     combination = reduction.lift @ V
     if combination.size:  # small eigenvalues of G are inaccurate: make the columns orthonormal under G itself
         combination = np.linalg.solve(np.linalg.cholesky(combination.T @ gram @ combination), combination.T).T
@@ -263,9 +272,9 @@ def smallest_dimension(W: ArrayLike, radius: float, *, tol: float = 1e-8) -> Dim
     >>> bounds.lower, bounds.upper
     (3, 3)
     """
-    features = _checked_matrix(W, "W")
-    radius, tol = _checked_positive(radius, "radius"), _checked_positive(tol, "tol")
-    unit, rows = _normalised(features, None)
+    features = checked_matrix(W, "W")
+    radius, tol = checked_positive(radius, "radius"), checked_positive(tol, "tol")
+    unit, rows = normalised(features, None)
     with one_thread():
         reduction = reduce_rows(rows, keep_all=True)
         lower, best = _smallest_reduced(reduction, radius / unit, tol)
@@ -299,87 +308,66 @@ def _smallest_reduced(reduction: Reduction, limit: float, tol: float) -> tuple[i
     return low, best
 
 
-def _refine_reduced(
-    reduction: Reduction,
-    k: int,
-    method: Method,
-    rounding: Rounding,
-    tol: float,
-    dimension: int | None,
-    radius: float | None,
-    unit: float,
-    max_iterations: int,
-) -> tuple[Array, dict[str, Any]]:
+def _refine_reduced(reduction: Reduction, options: Options, unit: float) -> tuple[Array, dict[str, Any]]:
     """An orthonormal basis in the reduced coordinates, and the certificate's fields in the caller's units."""
-    k = _checked_count(k, "k")
-    tol = _checked_positive(tol, "tol")
-    max_iterations = _checked_count(max_iterations, "max_iterations")
-    _checked_choice(method, "method", ("sdp", "svd"))
-    _checked_choice(rounding, "rounding", ("certified", "extreme", "paper"))
-    if dimension is not None:
-        dimension = _checked_count(dimension, "dimension")
-        if rounding != "paper" or method != "sdp":
-            raise ValueError('dimension goes with method="sdp" and rounding="paper"')
-        if dimension < k:
-            raise ValueError(f"dimension must be at least k = {k}, but it is {dimension}")
-    if radius is not None:
-        radius = _checked_positive(radius, "radius")
-        if rounding != "certified" or method != "sdp":
-            raise ValueError('radius goes with method="sdp" and rounding="certified"')
-    C = reduction.C
+    C, k = reduction.C, options.k
     n, r = C.shape
+    equal = np.full(n, 1.0 / n)
     if k >= r:
         value = float(reduction.outside.max())
-        equal = np.full(n, 1.0 / n)
-        return np.eye(r), _certificate_fields(reduction.outside, value, 0.0, reduction.largest or 1.0, unit, 0, equal)
-    if method == "svd":
-        V, weights, iterations = np.eye(r)[:, :k], np.full(n, 1.0 / n), 0
+        return np.eye(r), _certificate_fields(reduction, reduction.outside, value, 0.0, unit, 0, equal)
+    if options.method == "svd":
         distances = reduction.distances(np.eye(r))[:, k]
         value = float(distances.max())
-        bound = min(lower_bound(reduction, weights, k), value)
-        return V, _certificate_fields(distances, value, bound, reduction.largest, unit, iterations, weights)
-    point = _working_set.solve(C, k, tol=0.9 * tol, max_iterations=max_iterations)  # the rest is for rounding
-    basis = _rounding.by_eigenvalue(point.Y)
-    distances = reduction.distances(basis)
-    value = primal_value(reduction, point.Y, float(distances[:, k].max()))
+        bound = min(lower_bound(reduction, equal, k), value)
+        return np.eye(r)[:, :k], _certificate_fields(reduction, distances, value, bound, unit, 0, equal)
+    tol = 0.9 * options.tol  # the rest is for rounding
+    point = _working_set.solve(C, k, tol=tol, max_iterations=options.max_iterations)
+    value, basis, distances = _rounded(reduction, point.Y, options, unit)
     weights, bound = point.weights, lower_bound(reduction, point.weights, k)
-    if value**2 - bound**2 > tol * reduction.largest:  # the solver was stopped; equal weights may prove more
-        uniform = np.full(n, 1.0 / n)
-        weights, bound = max((weights, bound), (uniform, lower_bound(reduction, uniform, k)), key=lambda pair: pair[1])
-    bound = min(bound, value)
-    if rounding == "paper":
-        q = min(2 * k - 1 if dimension is None else dimension, r)
-    elif rounding == "extreme":
-        basis, q = _rounding.extreme(C, point.Y, k)
+    if value**2 - bound**2 > options.tol * reduction.largest:  # the solver was stopped; equal weights may prove more
+        weights, bound = max((weights, bound), (equal, lower_bound(reduction, equal, k)), key=lambda pair: pair[1])
+    fields = _certificate_fields(reduction, distances, value, min(bound, value), unit, point.iterations, weights)
+    if fields["gap"] > options.tol:
+        seen = f"{fields['gap']:.1e}, not {options.tol:.1e}"
+        warnings.warn(
+            f"refinement stopped at a gap of {seen}; its certificate is valid", RefinementWarning, stacklevel=3
+        )
+    return basis, fields
+
+
+def _rounded(reduction: Reduction, Y: Array, options: Options, unit: float) -> tuple[float, Array, Array]:
+    """The value of the relaxed optimum, the basis that the rounding makes of it, and the distances to that."""
+    C, k, r = reduction.C, options.k, reduction.C.shape[1]
+    basis = _rounding.by_eigenvalue(Y)
+    distances = reduction.distances(basis)
+    value = primal_value(reduction, Y, float(distances[:, k].max()))
+    if options.rounding == "paper":
+        q = min(2 * k - 1 if options.dimension is None else options.dimension, r)
+    elif options.rounding == "extreme":
+        basis, q = _rounding.extreme(C, Y, k)
         distances = reduction.distances(basis)
     else:
         floor = 8.0 * _EPS * math.sqrt(reduction.largest)
-        limit = math.sqrt(2.0) * max(value, radius / unit if radius is not None else 0.0) * (1.0 + 1e-9) + floor
+        limit = math.sqrt(2.0) * max(value, (options.radius or 0.0) / unit) * (1.0 + 1e-9) + floor
         q = _rounding.first_within(distances, k, limit)
         if q > k:  # symmetric features leave the eigenvectors of Y open; an extreme point settles them better
-            other = _rounding.extreme(C, point.Y, k)[0]
+            other = _rounding.extreme(C, Y, k)[0]
             others = reduction.distances(other)
             fewer = _rounding.first_within(others, k, limit)
             if fewer < q:
                 basis, distances, q = other, others, fewer
-    certified = (value, bound, reduction.largest, unit, point.iterations, weights)
-    fields = _certificate_fields(distances[:, q], *certified)
-    if fields["gap"] > tol:
-        message = (
-            f"refinement stopped at a gap of {fields['gap']:.1e}, not {tol:.1e}; the certificate is valid as it is"
-        )
-        warnings.warn(message, RefinementWarning, stacklevel=3)
-    return basis[:, :q], fields
+    return value, basis[:, :q], distances[:, q]
 
 
 def _certificate_fields(
-    distances: Array, value: float, bound: float, largest: float, unit: float, iterations: int, weights: Array
+    reduction: Reduction, distances: Array, value: float, bound: float, unit: float, iterations: int, weights: Array
 ) -> dict[str, Any]:
     return {
         "distances": unit * distances,
         "sdp_value": unit * value,
         "lower_bound": unit * bound,
-        "gap": (value**2 - bound**2) / largest,
+        "gap": (value**2 - bound**2) / (reduction.largest or 1.0),
         "iterations": iterations,
         "weights": weights,
     }
@@ -389,79 +377,3 @@ def _distances(rows: Array, basis: Array) -> Array:
     outside = rows - (rows @ basis) @ basis.T
     distances: Array = np.sqrt(np.einsum("ij,ij->i", outside, outside))
     return distances
-
-
-def _normalised(features: Array, radii: Array | None) -> tuple[float, Array]:
-    """The features with their largest entry at one (so that no square overflows), and the unit that was taken out."""
-    unit = float(np.abs(features).max()) or 1.0
-    rows = features / unit
-    if radii is not None:
-        finest = float(radii.min())
-        rows = rows / (radii / finest)[:, None]
-        peak = float(np.abs(rows).max()) or 1.0
-        unit, rows = _checked_unit(unit * peak, finest), rows / peak
-    return unit, rows
-
-
-def _checked_unit(size: float, radius: float) -> float:
-    unit = size / radius
-    if not 0.0 < unit < math.inf:
-        raise ValueError(f"features of size {size:.3g} cannot be measured in radii of {radius:.3g} in double precision")
-    return unit
-
-
-def _checked_matrix(value: ArrayLike, name: str) -> Array:
-    if isinstance(value, np.ma.MaskedArray):
-        raise ValueError(f"{name} must have no missing entries, but it is a masked array")
-    try:
-        array = np.asarray(value)
-    except ValueError:
-        raise ValueError(f"{name} must be a matrix with one feature a row, but its rows differ in length") from None
-    if array.dtype.kind not in "fiub":
-        raise ValueError(f"{name} must hold real numbers, but its dtype is {array.dtype}")
-    if array.ndim != 2:
-        raise ValueError(f"{name} must be a matrix with one feature a row, but its shape is {array.shape}")
-    if array.size == 0:
-        raise ValueError(f"{name} must have at least one row and one column, but its shape is {array.shape}")
-    with np.errstate(over="ignore"):  # what is too large becomes infinite, and is named below
-        matrix = np.ascontiguousarray(array, dtype=np.float64)
-    if not np.isfinite(matrix).all():
-        i, j = np.argwhere(~np.isfinite(matrix))[0]
-        raise ValueError(f"{name} must be finite, but {name}[{i}, {j}] is {matrix[i, j]}")
-    return matrix
-
-
-def _checked_radii(radii: ArrayLike | None, n: int) -> Array | None:
-    if radii is None:
-        return None
-    array = np.asarray(radii)
-    if array.dtype.kind not in "fiu" or array.shape != (n,):
-        raise ValueError(f"radii must be {n} numbers, but it has dtype {array.dtype} and shape {array.shape}")
-    if not (np.isfinite(array).all() and (array > 0).all()):
-        raise ValueError(f"radii must be positive and finite, but it goes from {array.min()} to {array.max()}")
-    return array.astype(np.float64)
-
-
-def _checked_count(value: int, name: str) -> int:
-    try:
-        count = operator.index(value)
-    except TypeError:
-        raise ValueError(f"{name} must be a whole number, but it is {value!r}") from None
-    if isinstance(value, bool) or count < 1:
-        raise ValueError(f"{name} must be at least 1, but it is {value!r}")
-    return count
-
-
-def _checked_positive(value: float, name: str) -> float:
-    try:
-        number = float(value) if isinstance(value, int | float | np.integer | np.floating) else math.nan
-    except OverflowError:
-        number = math.inf
-    if isinstance(value, bool) or not 0.0 < number < math.inf:
-        raise ValueError(f"{name} must be a positive number, but it is {value!r}")
-    return number
-
-
-def _checked_choice(value: str, name: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, but it is {value!r}")
