@@ -38,6 +38,7 @@ from everspan.reports import COLORS, house_style, new_figure, save_figure
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "refinement.json"
+SEEDS = 5  # instances of every small size; a time is their mean
 TARGETS = {  # ratios of times, asserted at the end
     "SCS on the full program, d=100 n=10 k=5": 200,
     "Clarabel on the reduced program, d=100 n=10 k=5": 5,
@@ -50,8 +51,8 @@ def unit_features(n, d, seed=0):
     return W / np.linalg.norm(W, axis=1, keepdims=True)
 
 
-def interleaved(calls, rounds, in_a_row=5):
-    """Call all of them in turn, some rounds, a few times in a row; {name: (shortest seconds, last result)}.
+def interleaved(calls, rounds):
+    """Call all of them in turn, some rounds; {name: (shortest seconds, last result)}.
 
     The shortest, because what else the machine does can only add; in turn, so that it does so to everyone.
     """
@@ -59,10 +60,9 @@ def interleaved(calls, rounds, in_a_row=5):
     results = {}
     for _ in range(rounds):
         for name, call in calls.items():
-            for _ in range(in_a_row):
-                start = time.perf_counter()
-                results[name] = call()
-                times[name] = min(times[name], time.perf_counter() - start)
+            start = time.perf_counter()
+            results[name] = call()
+            times[name] = min(times[name], time.perf_counter() - start)
     return {name: (times[name], results[name]) for name in calls}
 
 
@@ -88,8 +88,14 @@ def ours(W, k, **options):
     }
 
 
-def measure(calls, rounds, in_a_row=5):
-    measured = interleaved(calls, rounds, in_a_row)
+def worst(results):
+    """Of several instances: the largest of every figure, the mean of times."""
+    figures = {name: [result[name] for result in results] for name in results[0]}
+    return {name: np.mean(values) if "seconds" in name else max(values) for name, values in figures.items()}
+
+
+def measure(calls, rounds):
+    measured = interleaved(calls, rounds)
     return {name: {"seconds": seconds, **result} for name, (seconds, result) in measured.items()}
 
 
@@ -97,17 +103,20 @@ def small():
     """The sizes of a growing stream, all rivals."""
     rows = []
     for d, n, k in ((20, 6, 3), (50, 20, 5), (100, 6, 3), (100, 10, 5), (100, 20, 5)):
-        W = unit_features(n, d)
-        C = np.ascontiguousarray(reduce_rows(W).C)
+        features = [unit_features(n, d, seed) for seed in range(SEEDS)]
+        reduced = [reduce_rows(W).C for W in features]
         calls = {
-            "everspan": lambda W=W, k=k: ours(W, k),
-            "SCS, reduced": lambda C=C, k=k: rival(C, k, cp.SCS),
-            "Clarabel, reduced": lambda C=C, k=k: rival(C, k, cp.CLARABEL),
+            "everspan": lambda Ws=features, k=k: worst([ours(W, k) for W in Ws]),
+            "SCS, reduced": lambda Cs=reduced, k=k: worst([rival(C, k, cp.SCS) for C in Cs]),
+            "Clarabel, reduced": lambda Cs=reduced, k=k: worst([rival(C, k, cp.CLARABEL) for C in Cs]),
         }
-        row = {"d": d, "n": n, "k": k, **measure(calls, 12)}
-        row |= measure({"SCS, full": lambda W=W, k=k: rival(W, k, cp.SCS)}, 1)
+        row = {"d": d, "n": n, "k": k, **measure(calls, 20)}
+        row |= measure({"SCS, full": lambda Ws=features, k=k: worst([rival(W, k, cp.SCS) for W in Ws])}, 2)
+        for value in row.values():
+            if isinstance(value, dict):
+                value["seconds"] /= SEEDS
         if d <= 50:  # at d = 100 it takes minutes
-            row |= measure({"Clarabel, full": lambda W=W, k=k: rival(W, k, cp.CLARABEL)}, 1, 1)
+            row |= measure({"Clarabel, full": lambda Ws=features, k=k: rival(Ws[0], k, cp.CLARABEL)}, 1)
         rows.append(row)
         times = {name: f"{value['seconds'] * 1e3:.2f}" for name, value in row.items() if isinstance(value, dict)}
         print(f"d={d} n={n} k={k}, ms: {times}, gap {row['everspan']['gap']:.1e}", flush=True)
@@ -149,8 +158,8 @@ def many(count=10_000):
 def large():
     """N = 1000 features in r = 100 dimensions, against SCS."""
     W = unit_features(1000, 100)
-    row = {"r": 100, "n": 1000, "k": 10, **measure({"everspan": lambda: ours(W, 10)}, 1, 3)}
-    row |= measure({"SCS, reduced": lambda: rival(W, 10, cp.SCS)}, 1, 1)
+    row = {"r": 100, "n": 1000, "k": 10, **measure({"everspan": lambda: ours(W, 10)}, 3)}
+    row |= measure({"SCS, reduced": lambda: rival(W, 10, cp.SCS)}, 1)
     print(row)
     return row
 
@@ -180,7 +189,7 @@ def growth():
     rng = np.random.default_rng(0)
     sizes = [(r, 2 * r, unit_features(2 * r, r)) for r in (10, 20, 40, 80, 160, 320)]
     sizes += [(20, n, rng.standard_normal((n, 20))) for n in (20, 80, 320, 1280, 5120, 20480)]
-    rows = [{"r": r, "n": n, **measure({"": lambda W=W: ours(W, 5)}, 1, 3)[""]} for r, n, W in sizes]
+    rows = [{"r": r, "n": n, **measure({"": lambda W=W: ours(W, 5)}, 3)[""]} for r, n, W in sizes]
     by_r, by_n = rows[:6], rows[6:]
     for row in by_r + by_n:
         print({key: row[key] for key in ("r", "n", "seconds", "gap")}, flush=True)
@@ -228,6 +237,22 @@ def ratios(results):
     return found
 
 
+def table(rows):
+    """The Markdown of docs/refinement.md."""
+    names = ["everspan", "Clarabel, reduced", "SCS, reduced", "SCS, full", "Clarabel, full"]
+    lines = ["| d, n, k | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
+    for row in rows:
+        cells = [f"{row['d']}, {row['n']}, {row['k']}"]
+        for name in names:
+            if name not in row:
+                cells.append("-")
+                continue
+            milliseconds, alone = 1e3 * row[name]["seconds"], row[name].get("solver_seconds")
+            cells.append(f"{milliseconds:.3g}" if alone is None else f"{milliseconds:.3g} ({1e3 * alone:.3g})")
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def hardware():
     model = next(
         (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
@@ -251,6 +276,7 @@ def main():
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")
     if {"small", "growth"} <= set(results):
         draw(results)
+    print(table(results.get("small", [])))
     failed = results.get("many", {}).get("above_1e-8", 0) > 0
     for name, target in TARGETS.items():
         ratio = results["ratios"].get(name)

@@ -1,39 +1,45 @@
-"""The engine runs on one BLAS thread and leaves the process as it found it."""
+"""The engine runs on one BLAS thread, gives the same bits whatever the process uses, and leaves it as it was."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from everspan.refinement import refine
-from everspan.refinement._threads import one_thread
+from everspan.refinement._threads import one_thread_for
 
 
 def blas_threads():
     return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
 
 
-def test_concurrent_refinements_agree_and_restore_the_threads():
-    W = np.random.default_rng(0).standard_normal((12, 9))
+def test_large_features_get_one_thread_and_the_others_are_given_back():
     with threadpool_limits(2, user_api="blas"):
         before = blas_threads()
-        alone = refine(W, 3)
-        with ThreadPoolExecutor(4) as pool:
-            results = list(pool.map(lambda _: refine(W, 3), range(16)))
+        with one_thread_for(np.zeros((30, 30))):
+            assert set(blas_threads()) == {1}
         assert blas_threads() == before
+
+
+@pytest.mark.parametrize(("n", "d"), [(20, 200), (21, 200), (40, 60)])
+def test_the_bits_do_not_depend_on_the_threads(n, d):
+    """On both sides of the size where a single thread is asked for."""
+    W = np.random.default_rng(0).standard_normal((n, d))
+    with threadpool_limits(1, user_api="blas"):
+        one = refine(W, 5)
+    with threadpool_limits(2, user_api="blas"):
+        two = refine(W, 5)
+    assert one.basis.tobytes() == two.basis.tobytes()
+
+
+@pytest.mark.parametrize("shape", [(12, 9), (40, 30)])
+def test_concurrent_refinements_agree_and_give_the_threads_back(shape):
+    W = np.random.default_rng(0).standard_normal(shape)
+    before, alone = blas_threads(), refine(W, 3)
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda _: refine(W, 3), range(16)))
+    assert blas_threads() == before
     assert all(result.basis.tobytes() == alone.basis.tobytes() for result in results)
-
-
-def test_contexts_may_end_in_any_order():
-    with threadpool_limits(2, user_api="blas"):
-        before = blas_threads()
-        first, second = one_thread(), one_thread()
-        first.__enter__()
-        second.__enter__()
-        assert set(blas_threads()) == {1}
-        first.__exit__(None, None, None)
-        assert set(blas_threads()) == {1}
-        second.__exit__(None, None, None)
-        assert blas_threads() == before

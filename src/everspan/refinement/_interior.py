@@ -176,7 +176,7 @@ class _Cone:
     """
 
     def __init__(self, X: Array, Z: Array) -> None:
-        L, bad_x = dpotrf(X, lower=1)
+        L, bad_x = dpotrf(X.T, lower=1)
         if bad_x:
             raise NumericalTrouble
         squares, V, bad = dsyevd(L.T.dot(Z).dot(L))
@@ -187,13 +187,14 @@ class _Cone:
         self.G = L.dot(V) / self.root
         self.F = (self.G / self.root).T.dot(Z)  # diag(sqrt d) G^-1
 
-    def within(self, basis: Array) -> None:
-        """Let steps come as dY in a basis: dX = +-A dY A', where basis = G^-1 A."""
-        self.M = basis / self.root[:, None]
-        self.J = basis * self.root[:, None]
+    def within(self, basis: Array, sign: float) -> None:
+        """Let steps come as dY in a basis: dX = sign A dY A', where basis = G^-1 A."""
+        root = self.root[:, None]
+        self.M, self.J = basis / root, basis * root
+        self.signed = sign * self.M.T
 
     def dx(self, dY: Array) -> Array:
-        dx: Array = self.M.dot(dY).dot(self.M.T)
+        dx: Array = self.M.dot(dY).dot(self.signed)
         return dx
 
     def dZ(self, dz: Array) -> Array:
@@ -238,8 +239,8 @@ class _Newton:
         U, theta, Qt, bad = dgesdd((upper.F / upper.root[:, None]).dot(lower.G))
         if bad:
             raise NumericalTrouble
-        lower.within(Qt.T)
-        upper.within(U * theta)
+        lower.within(Qt.T, 1.0)
+        upper.within(U * theta, -1.0)
         self.A = lower.G.dot(Qt.T)
         self.phi = theta * theta
         self.D = 1.0 / (1.0 + np.multiply.outer(self.phi, self.phi))
@@ -274,7 +275,7 @@ class _Newton:
         """Towards mu = 0. Here dx + dz = -I, so one spectrum tells both step lengths."""
         it, identity = self.it, self.program.identity
         dp, dlam, dt, dY = self._direction(self.residual, 0.0)
-        dx1, dx2, ratio = self.lower.dx(dY), -self.upper.dx(dY), -1.0 - dp / it.p  # ratio = ds / s
+        dx1, dx2, ratio = self.lower.dx(dY), self.upper.dx(dY), -1.0 - dp / it.p  # ratio = ds / s
         e1, e2 = dsyevd(dx1.T, compute_v=0)[0], dsyevd(dx2.T, compute_v=0)[0]
         primal = min(1.0, _step_to(min(e1[0], e2[0], _lowest(ratio))))
         dual = min(1.0, _step_to(-1.0 - max(e1[-1], e2[-1], _highest(ratio))))
@@ -287,7 +288,7 @@ class _Newton:
         complementarity = (target - before.ds * before.dp) / it.p
         K = self.residual + lower.J.T.dot(k1).dot(lower.J) - upper.J.T.dot(k2).dot(upper.J)
         dp, dlam, dt, dY = self._direction(K, complementarity)
-        dx1, dx2, ds = lower.dx(dY), -upper.dx(dY), complementarity - it.s - self.ratio * dp
+        dx1, dx2, ds = lower.dx(dY), upper.dx(dY), complementarity - it.s - self.ratio * dp
         dz1, dz2 = k1 - identity - dx1, k2 - identity - dx2
         primal = min(1.0, damping * _step_to(min(_bottom(dx1), _bottom(dx2), _lowest(ds / it.s))))
         dual = min(1.0, damping * _step_to(min(_bottom(dz1), _bottom(dz2), _lowest(dp / it.p))))
@@ -340,14 +341,12 @@ def _step_to(lowest: float) -> float:
 
 def _cholesky(H: Array) -> Array:
     """The upper Cholesky factor of a positive definite matrix that rounding may have made slightly indefinite."""
-    jitter = 1e-15 * float(H.diagonal().max())
     U: Array
-    for _ in range(6):
+    for exponent in range(-15, -9):
         U, bad = dpotrf(H.T, lower=0, clean=0)  # H' is already in Fortran's order
         if not bad:
             return U
-        _diagonal(H)[:] += jitter
-        jitter *= 10.0
+        _diagonal(H)[:] += 10.0**exponent * H.diagonal().max()
     raise NumericalTrouble
 
 

@@ -8,6 +8,7 @@ products. We choose the principal coordinates, where C'C is diagonal and descend
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy.linalg
@@ -28,7 +29,7 @@ class Reduction:
     slack: float  # the singular values of diag(sqrt p) C are within this of the truth, for any p in the simplex
     slack_squared: float  # and their squares within this, where only inner products were known
 
-    @property
+    @cached_property
     def largest(self) -> float:
         """The largest |w_i|^2."""
         return float(np.einsum("ij,ij->i", self.C, self.C).max(initial=0.0))
@@ -51,9 +52,9 @@ def reduce_rows(W: Array, *, keep_all: bool = False) -> Reduction:
     Directions below the accuracy of the decomposition itself are left out, unless all are to be kept.
     """
     n, d = W.shape
-    U, singular, Vt, failed = dgesdd(W, full_matrices=0)
+    _, singular, Vt, failed = dgesdd(W, full_matrices=0)
     if failed:  # divide and conquer gives up on a few matrices; the older algorithm does not
-        U, singular, Vt = scipy.linalg.svd(W, full_matrices=False, lapack_driver="gesvd")
+        _, singular, Vt = scipy.linalg.svd(W, full_matrices=False, lapack_driver="gesvd")
     smallest = 0.0 if keep_all else 4.0 * _EPS * (n + np.sqrt(d)) * singular[0]
     r = int(np.count_nonzero(singular > smallest))
     outside = np.zeros(n)
@@ -61,9 +62,12 @@ def reduce_rows(W: Array, *, keep_all: bool = False) -> Reduction:
         left = W - (W @ Vt[:r].T) @ Vt[:r]
         outside = np.sqrt(np.einsum("ij,ij->i", left, left))
         outside[outside <= 4.0 * _EPS * (n + np.sqrt(d)) * np.sqrt(np.einsum("ij,ij->i", W, W))] = 0.0
-    slack = 4.0 * _EPS * (n + d) * float(singular[0])  # the worst case; it is rarely more than a few units of rounding
-    C = np.multiply(U[:, :r], singular[:r], order="C")
-    return Reduction(C, Vt[:r].T, outside, slack, 0.0)
+    # C = W V, where V is what the decomposition gave, whatever it is: then only the rounding of one product counts
+    # (at most d units per entry) and how far V is from orthonormal.
+    V = np.ascontiguousarray(Vt[:r].T)
+    norm = float(np.sqrt(np.einsum("ij,ij->i", W, W).max()))
+    defect = float(np.linalg.norm(V.T @ V - np.eye(r))) + 2.0 * _EPS * d
+    return Reduction(W @ V, V, outside, norm * (np.sqrt(r) * _EPS * (d + 2) + defect), 0.0)
 
 
 def reduce_gram(G: Array) -> Reduction:

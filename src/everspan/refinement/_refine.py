@@ -14,7 +14,7 @@ from . import _rounding, _working_set
 from ._arrays import Array
 from ._certificate import lower_bound, primal_value
 from ._reduction import Reduction, reduce_gram, reduce_rows
-from ._threads import one_thread
+from ._threads import one_thread_for
 from ._validate import (
     Method,
     Options,
@@ -200,7 +200,7 @@ def refine(
     features = checked_matrix(W, "W")
     scale = checked_radii(radii, len(features))
     unit, rows = normalised(features, scale)
-    with one_thread():
+    with one_thread_for(rows):
         reduction = reduce_rows(rows)
         V, certificate = _refine_reduced(reduction, options, unit)
     return Refinement(**certificate, basis=reduction.lift @ V)
@@ -244,7 +244,7 @@ def refine_gram(
     if scale is not None:
         gram = gram / (scale / finest) / (scale / finest)[:, None]
     gram = 0.5 * gram + 0.5 * gram.T
-    with one_thread():
+    with one_thread_for(gram):
         reduction = reduce_gram(gram)
         V, certificate = _refine_reduced(reduction, options, unit)
     combination = reduction.lift @ V
@@ -275,7 +275,7 @@ def smallest_dimension(W: ArrayLike, radius: float, *, tol: float = 1e-8) -> Dim
     features = checked_matrix(W, "W")
     radius, tol = checked_positive(radius, "radius"), checked_positive(tol, "tol")
     unit, rows = normalised(features, None)
-    with one_thread():
+    with one_thread_for(rows):
         reduction = reduce_rows(rows, keep_all=True)
         lower, best = _smallest_reduced(reduction, radius / unit, tol)
     basis = reduction.lift @ best

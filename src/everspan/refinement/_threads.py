@@ -10,11 +10,9 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
+from ._arrays import Array
+
 _lock = Lock()
-_inside = (
-    0  # how many are in the context; the limit is the process's, so the first one sets it and the last one lifts it
-)
-_limit: Any = None
 
 
 @cache
@@ -23,18 +21,14 @@ def _controller() -> Any:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """A context in which numpy and scipy use a single thread."""
-    global _inside, _limit
-    with _lock:
-        if _inside == 0:
-            _limit = _controller().limit(limits=1, user_api="blas")
-            _limit.__enter__()
-        _inside += 1
-    try:
+def one_thread_for(matrix: Array) -> Iterator[None]:
+    """A context in which numpy and scipy work on these features with a single thread.
+
+    The number of threads belongs to the process, and is given back by whoever took it; so Python threads take turns.
+    Features so few that no product is large enough for a library to start a thread need none of this.
+    """
+    if len(matrix) <= 20 and matrix.size <= 4096:
         yield
-    finally:
-        with _lock:
-            _inside -= 1
-            if _inside == 0:
-                _limit.__exit__(None, None, None)
+        return
+    with _lock, _controller().limit(limits=1, user_api="blas"):
+        yield

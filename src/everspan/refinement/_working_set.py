@@ -30,7 +30,7 @@ def solve(C: Array, k: int, *, tol: float, max_iterations: int) -> InteriorPoint
         iterations, rounds = iterations + point.iterations, rounds + 1
         q = np.einsum("ij,ij->i", C @ point.Y, C)
         excess = np.where(chosen, -np.inf, q - q[chosen].max())
-        violated = excess > 0.5 * stage * norms.max()
+        violated = excess > 0.05 * stage * norms.max()
         if violated.any():
             if rounds < _ROUNDS_WITH_DROPS:  # the bound only rises, so what carries no weight may go
                 chosen &= point.weights > _SUPPORT * point.weights.max()
