@@ -27,7 +27,7 @@ def one_thread_for(matrix: Array) -> Iterator[None]:
     The number of threads belongs to the process, and is given back by whoever took it; so Python threads take turns.
     Features so few that no product is large enough for a library to start a thread need none of this.
     """
-    if len(matrix) <= 20 and matrix.size <= 4096:
+    if len(matrix) <= 12 and matrix.size <= 2048:
         yield
         return
     with _lock, _controller().limit(limits=1, user_api="blas"):
