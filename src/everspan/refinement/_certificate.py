@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from scipy.linalg.lapack import dgesdd
 
 from ._arrays import Array
 from ._reduction import Reduction
@@ -25,7 +26,9 @@ def lower_bound(reduction: Reduction, weights: Array, k: int) -> float:
     if k >= r:
         return 0.0
     total = math.fsum(weights) * (1.0 + 4.0 * _EPS)
-    singular = np.linalg.svd(np.sqrt(weights / total)[:, None] * C, compute_uv=False)
+    _, singular, _, failed = dgesdd(np.sqrt(weights / total)[:, None] * C, compute_uv=0)
+    if failed:
+        return 0.0
     allowance = reduction.slack + 4.0 * _EPS * (n + r) * singular[0]
     smallest = np.maximum(singular[k:] - allowance, 0.0)
     squares = np.maximum(smallest**2 - reduction.slack_squared, 0.0)
@@ -37,5 +40,5 @@ def primal_value(reduction: Reduction, Y: Array, rounded: float) -> float:
 
     The second matters when the features are a k-dimensional subspace plus tiny noise, where the relaxation is tight.
     """
-    relaxed = np.einsum("ij,ij->i", reduction.C @ Y, reduction.C) + reduction.outside**2
+    relaxed = (reduction.C.dot(Y) * reduction.C).sum(axis=1) + reduction.outside**2
     return min(math.sqrt(max(0.0, float(relaxed.max()))), rounded)

@@ -253,7 +253,7 @@ class _Newton:
         self.h = _quadratic(self.B, ED)
         self.tau = float(np.vdot(self.E, ED))
         self.ratio = self.it.s / self.it.p
-        H = _gram_of_squares(self.B, self.phi, self.D, 1e-8 if self.gap > 1e-2 else 1e-13)
+        H = _gram_of_squares(self.B, self.phi, self.D, min(1e-8, max(1e-7 * self.gap, 1e-13)))
         H -= np.multiply.outer(self.h, self.h / self.tau)
         _diagonal(H)[:] += self.ratio
         self.U = _cholesky(H)

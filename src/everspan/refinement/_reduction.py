@@ -7,6 +7,7 @@ products. We choose the principal coordinates, where C'C is diagonal and descend
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -32,7 +33,7 @@ class Reduction:
     @cached_property
     def largest(self) -> float:
         """The largest |w_i|^2."""
-        return float(np.einsum("ij,ij->i", self.C, self.C).max(initial=0.0))
+        return float((self.C * self.C).sum(axis=1).max(initial=0.0))
 
     def distances(self, basis: Array) -> Array:
         """(n, r + 1) distances of all features to the span of the first 0, 1, ..., r columns of an orthonormal basis.
@@ -55,7 +56,7 @@ def reduce_rows(W: Array, *, keep_all: bool = False) -> Reduction:
     _, singular, Vt, failed = dgesdd(W, full_matrices=0)
     if failed:  # divide and conquer gives up on a few matrices; the older algorithm does not
         _, singular, Vt = scipy.linalg.svd(W, full_matrices=False, lapack_driver="gesvd")
-    smallest = 0.0 if keep_all else 4.0 * _EPS * (n + np.sqrt(d)) * singular[0]
+    smallest = 0.0 if keep_all else 4.0 * _EPS * (n + math.sqrt(d)) * singular[0]
     r = int(np.count_nonzero(singular > smallest))
     outside = np.zeros(n)
     if r < singular.size:
@@ -65,9 +66,10 @@ def reduce_rows(W: Array, *, keep_all: bool = False) -> Reduction:
     # C = W V, where V is what the decomposition gave, whatever it is: then only the rounding of one product counts
     # (at most d units per entry) and how far V is from orthonormal.
     V = np.ascontiguousarray(Vt[:r].T)
-    norm = float(np.sqrt(np.einsum("ij,ij->i", W, W).max()))
-    defect = float(np.linalg.norm(V.T @ V - np.eye(r))) + 2.0 * _EPS * d
-    return Reduction(W @ V, V, outside, norm * (np.sqrt(r) * _EPS * (d + 2) + defect), 0.0)
+    off = V.T.dot(V) - np.eye(r)
+    defect = math.sqrt(np.vdot(off, off)) + 2.0 * _EPS * d
+    norm = math.sqrt((W * W).sum(axis=1).max())
+    return Reduction(W.dot(V), V, outside, norm * (math.sqrt(r) * _EPS * (d + 2) + defect), 0.0)
 
 
 def reduce_gram(G: Array) -> Reduction:

@@ -7,6 +7,7 @@ rounding returns an orthonormal basis and how many of its columns to take.
 from __future__ import annotations
 
 import numpy as np
+from scipy.linalg.lapack import dsyevd
 
 from ._arrays import Array
 
@@ -16,7 +17,10 @@ _FRACTIONAL = 1e-9  # and on the way, those within this of 0 or 1 as 0 or 1
 
 def by_eigenvalue(Y: Array) -> Array:
     """All eigenvectors of Y, those of the smallest eigenvalues first: V' of Algorithm 3 is a prefix."""
-    vectors: Array = np.linalg.eigh(Y)[1]
+    vectors: Array
+    _, vectors, failed = dsyevd(Y.T)  # .T: already in Fortran's order
+    if failed:
+        raise np.linalg.LinAlgError("the eigenvalues of the relaxed optimum did not converge")
     return vectors
 
 
