@@ -20,6 +20,7 @@ recomputes the primal value and the dual bound from (Y, p) alone.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -253,8 +254,8 @@ class _Newton:
         self.h = _quadratic(self.B, ED)
         self.tau = float(np.vdot(self.E, ED))
         self.ratio = self.it.s / self.it.p
-        H = _gram_of_squares(self.B, self.phi, self.D, min(1e-8, max(1e-7 * self.gap, 1e-13)))
-        H -= np.multiply.outer(self.h, self.h / self.tau)
+        accuracy = min(1e-8, max(1e-7 * self.gap, 1e-13))
+        H = _gram_of_squares(self.B, self.phi, self.D, self.h / math.sqrt(self.tau), accuracy)
         _diagonal(H)[:] += self.ratio
         self.U = _cholesky(H)
         self.ones = dpotrs(self.U, self.program.ones)[0]
@@ -350,30 +351,32 @@ def _cholesky(H: Array) -> Array:
     raise NumericalTrouble
 
 
-def _gram_of_squares(B: Array, phi: Array, D: Array, accuracy: float) -> Array:
-    """H_ij = sum_ab D_ab B_ia B_ib B_ja B_jb, all inner products of the b_i b_i' under D; its lower triangle at least.
+def _gram_of_squares(B: Array, phi: Array, D: Array, less: Array, accuracy: float) -> Array:
+    """H_ij = sum_ab D_ab B_ia B_ib B_ja B_jb - less_i less_j; at least its lower triangle.
 
-    D_ab = 1 / (1 + phi_a phi_b) is, after a diagonal scaling, sech of a sum: numerically of rank R ~ 15 to 40 whatever
-    r is. So H is a sum of R entrywise squares of n x n products, at R n^2 r instead of n^2 r^2 / 2.
+    These are the inner products of all b_i b_i' under D, with the trace projected out. After a diagonal scaling
+    D_ab = 1 / (1 + phi_a phi_b) is sech of a sum: numerically of rank R ~ 15 to 40 whatever r is. So H is a sum of R
+    entrywise squares of n x n products, at R n^2 r operations instead of n^2 r^2 / 2.
     """
     n, r = B.shape
     if n * r * r <= _DIRECT:
         T = (B[:, :, None] * B[:, None, :]).reshape(n, r * r)
-        direct: Array = (T * D.ravel()).dot(T.T)
+        direct: Array = (T * D.ravel()).dot(T.T) - np.multiply.outer(less, less)
         return direct
     scale = np.sqrt(np.maximum(phi, np.finfo(float).tiny))
     values, vectors = np.linalg.eigh(D * np.multiply.outer(scale, scale))
     kept = np.abs(values) > accuracy * np.abs(values).max()
     factors = vectors[:, kept] * np.sqrt(np.abs(values[kept])) / scale[:, None]
-    negative = values[kept] < 0.0
     H = np.zeros((n, n))
     for low in range(0, n, _ROWS):
         high = min(low + _ROWS, n)
-        for factor, subtract in zip(factors.T, negative, strict=True):
+        total = np.multiply.outer(-less[low:high], less[:high])
+        for factor, sign in zip(factors.T, np.sign(values[kept]), strict=True):
             block = (B[low:high] * factor).dot(B[:high].T)
             block *= block
-            if subtract:
-                H[low:high, :high] -= block
+            if sign < 0.0:
+                total -= block
             else:
-                H[low:high, :high] += block
+                total += block
+        H[low:high, :high] = total
     return H
