@@ -25,9 +25,10 @@ def one_thread_for(matrix: Array) -> Iterator[None]:
     """A context in which numpy and scipy work on these features with a single thread.
 
     The number of threads belongs to the process, and is given back by whoever took it; so Python threads take turns.
-    Features so few that no product is large enough for a library to start a thread need none of this.
+    Features so few that no product is large enough for a current OpenBLAS to start a thread go without: asking costs
+    a tenth of a millisecond.
     """
-    if len(matrix) <= 12 and matrix.size <= 2048:
+    if len(matrix) <= 12 and matrix.size <= 1024:
         yield
         return
     with _lock, _controller().limit(limits=1, user_api="blas"):
