@@ -1,14 +1,16 @@
 """Refinement against general SDP solvers: time, accuracy, and how cost grows.
 
-Claims measured here (results and hardware in results/refinement.json, table and figure in docs/refinement.md):
+Measured on 2 cores (Intel Xeon, 2.80 GHz), one thread, 2026-11-15; raw numbers in results/refinement.json, table and
+figure in docs/refinement.md:
 
-* d=100, n=10, k=5: many times faster than cvxpy + SCS on the paper's d x d program and than cvxpy + Clarabel on our own
-  reduced program, at a certified gap of 1e-8;
-* 10,000 random small feature sets (r 2 to 15, n 2 to 40), every k: all at a gap of 1e-8;
-* r=100, n=1000, k=10 against SCS on the reduced program; r=500, n=2000, k=20 at 1e-6, with its peak memory.
+* d=100, n=10, k=5: 284 times faster than cvxpy + SCS on the paper's d x d program and 5.1 times faster than cvxpy +
+  Clarabel on our own reduced program, at a certified gap of 1e-8 (204 to 284 and 4.8 to 5.4 from run to run);
+* 10,000 random small feature sets (r 2 to 15, n 2 to 40), every k, 67,012 solves: all at a gap of 1e-8;
+* r=100, n=1000, k=10: 21 times faster than SCS on the reduced program (17 to 21 from run to run);
+* r=500, n=2000, k=20: 21 s to a gap of 3e-7, 299 MB at the peak.
 
 Every solver gets the same instances and one thread. Rivals run at their default tolerances (SCS 1e-4, Clarabel 1e-8),
-ours at a gap of 1e-8; a rival's time is cvxpy's total, with the solver's own beside it. Run all of it (about 15 minutes
+ours at a gap of 1e-8; a rival's time is cvxpy's total, with the solver's own beside it. Run all of it (about 12 minutes
 on 2 cores) with ``python benchmarks/refinement.py``, or parts with ``--only small many large huge growth``.
 """
 
@@ -115,7 +117,7 @@ def small():
         for value in row.values():
             if isinstance(value, dict):
                 value["seconds"] /= SEEDS
-        if d <= 50:  # at d = 100 it takes minutes
+        if d <= 50:  # seconds at d = 50 already
             row |= measure({"Clarabel, full": lambda Ws=features, k=k: rival(Ws[0], k, cp.CLARABEL)}, 1)
         rows.append(row)
         times = {name: f"{value['seconds'] * 1e3:.2f}" for name, value in row.items() if isinstance(value, dict)}

@@ -255,7 +255,7 @@ def test_a_working_set_gives_the_optimum_over_all_features(kind):
     C = reduce_rows(W).C
     k = 2
     part = _working_set.solve(C, k, tol=TOL, max_iterations=100)
-    whole = _interior.solve(C, k, tol=TOL)
+    whole = _interior.solve(C, k, tol=TOL, max_iterations=100)
     value = [float(np.einsum("ij,ij->i", C @ Y, C).max()) for Y in (part.Y, whole.Y)]
     assert value[0] == pytest.approx(value[1], abs=2.1 * TOL * size(W) ** 2)
 

@@ -33,6 +33,7 @@ _DIRECT = 400_000  # up to this many entries, the n x r^2 matrix of all products
 _ROWS = 128  # rows of H at a time, so that a block stays in the cache
 _lowest, _highest, _total = np.minimum.reduce, np.maximum.reduce, np.add.reduce  # at half the cost of the methods
 _CORRECTIONS = 3  # at most, beyond Mehrotra's one
+_RELATIVE = 1e-6  # the gap to reach relative to the optimum, where that is tiny
 _PATIENCE = 4  # iterations without progress before double precision is taken to be exhausted
 
 
@@ -120,11 +121,11 @@ class _Program:
         return 0.5 * (Y + Y.T)
 
 
-def solve(C: Array, k: int, *, tol: float, relative_tol: float = 1e-6, max_iterations: int = 60) -> InteriorPoint:
+def solve(C: Array, k: int, *, tol: float, max_iterations: int) -> InteriorPoint:
     """Solve the reduced program for features in principal coordinates, 1 <= k < r.
 
-    Stops when the certified gap is at most ``tol`` times the largest squared feature norm and at most
-    ``relative_tol`` of the optimum, when ``max_iterations`` are spent, or when double precision is exhausted.
+    Stops when the certified gap is at most ``tol`` times the largest squared feature norm and at most 1e-6 of the
+    optimum, when ``max_iterations`` are spent, or when double precision is exhausted.
     """
     program = _Program.from_features(C, k)
     largest = float((C * C).sum(axis=1).max()) / program.unit
@@ -137,7 +138,7 @@ def solve(C: Array, k: int, *, tol: float, relative_tol: float = 1e-6, max_itera
         largest_q = float(_highest(q))
         if largest_q < upper:
             best, upper = it, largest_q
-        goal = min(tol * largest, relative_tol * upper)
+        goal = min(tol * largest, _RELATIVE * upper)
         gap = it.complementarity()
         last = exhausted or stalled == _PATIENCE or iteration == max_iterations
         if last or gap < 20.0 * goal:  # the bound itself costs a decomposition; far from the goal the estimate will do
@@ -224,8 +225,8 @@ class _Step:
     dz1: Array
     dz2: Array
     ds: Array
-    primal: float = 1.0
-    dual: float = 1.0
+    primal: float
+    dual: float
 
 
 class _Newton:
@@ -247,6 +248,7 @@ class _Newton:
         self.D = 1.0 / (1.0 + np.multiply.outer(self.phi, self.phi))
         self.B = program.B.dot(self.A)
         self.E = (self.A.T / program.N).dot(self.A)
+        self.residual = it.lam * self.E - (self.B.T * it.p).dot(self.B)
         self._factorise()
 
     def _factorise(self) -> None:
@@ -297,7 +299,6 @@ class _Newton:
 
     def step(self) -> _Iterate:
         it = self.it
-        self.residual = it.lam * self.E - (self.B.T * it.p).dot(self.B)
         step = self._predictor()
         shortest = min(step.primal, step.dual)
         target = max(1.0 - 0.5 * (step.primal + step.dual), 1e-2) ** 1.5 * self.mu

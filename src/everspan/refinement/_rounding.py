@@ -59,11 +59,12 @@ def extreme(C: Array, Y: Array, k: int) -> tuple[Array, int]:
         moved, rotation = np.linalg.eigh(np.diag(p[fractional]) + step * S)
         U[:, fractional] = U[:, fractional] @ rotation
         p[fractional] = np.clip(moved, 0.0, 1.0)
-    order = np.argsort(-p, kind="stable")
-    q = whole.shape[1] + int(np.count_nonzero(p > _FRACTIONAL))
-    if whole.shape[1] + np.count_nonzero(p >= 1.0 - _FRACTIONAL) >= k:  # the trace is spent: the rest is rounding
-        q = whole.shape[1] + int(np.count_nonzero(p >= 1.0 - _FRACTIONAL))
-    return np.hstack([whole, U[:, order]]), max(k, q)
+    ones = whole.shape[1] + int(np.count_nonzero(p >= 1.0 - _FRACTIONAL))
+    fractional_left = (
+        int(np.count_nonzero(fractional)) if ones < k else 0
+    )  # at k the trace is spent: the rest is rounding
+    basis = np.hstack([whole, U[:, np.argsort(-p, kind="stable")]])
+    return basis, max(k, ones + fractional_left)
 
 
 def _direction(b: Array, p: Array) -> Array | None:
