@@ -9,18 +9,36 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .estimators import ClassIncrementalClassifier, LifelongClassifier, LifelongRegressor
     from .refinement import Refinement, refine, refine_gram, smallest_dimension
+    from .tasks import History, TaskEvent
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "ClassIncrementalClassifier": "estimators",
+    "History": "tasks",
+    "LifelongClassifier": "estimators",
+    "LifelongRegressor": "estimators",
     "Refinement": "refinement",
+    "TaskEvent": "tasks",
     "refine": "refinement",
     "refine_gram": "refinement",
     "smallest_dimension": "refinement",
 }
 
-__all__ = ["Refinement", "__version__", "refine", "refine_gram", "smallest_dimension"]
+__all__ = [
+    "ClassIncrementalClassifier",
+    "History",
+    "LifelongClassifier",
+    "LifelongRegressor",
+    "Refinement",
+    "TaskEvent",
+    "__version__",
+    "refine",
+    "refine_gram",
+    "smallest_dimension",
+]
 
 
 def __getattr__(name: str) -> Any:

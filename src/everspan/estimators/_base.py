@@ -1,0 +1,387 @@
+"""What the three estimators share: parameters, the stream of tasks, the predictors, scikit-learn's manners."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import time
+import warnings
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ..checks import CHECKS, HoldOut, Loss
+from ..learners import named_learner
+from ..lifelong import Outcome, Rules, learn, refine
+from ..representation import LinearRepresentation, SubspaceRefiner
+from ..spread import Spread
+from ..tasks import Array, History, Labels, LabelSource, Rows, TaskEvent
+from ._predictors import Predictors
+from ._tables import checked_weight, rows_of_tasks
+
+
+class RepresentationWarning(UserWarning):
+    """The number of features, or the accuracy they were learned with, cannot be what was asked for."""
+
+
+class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """The stream of tasks behind scikit-learn's face; see `LifelongClassifier` for the parameters."""
+
+    _losses: ClassVar[tuple[str, ...]]
+    _regression: ClassVar[bool] = False
+
+    # What a kind of problem brings -----------------------------------------------------------------------------------
+
+    def _make_spread(self) -> Spread:
+        raise NotImplementedError
+
+    def _make_loss(self, rows: Rows) -> Loss:
+        raise NotImplementedError
+
+    def _constant_score(self, rows: Rows) -> float:
+        raise NotImplementedError
+
+    # Parameters ------------------------------------------------------------------------------------------------------
+
+    def _rules(self) -> Rules:
+        """The parameters, checked and resolved."""
+        checked_positive("epsilon", self.epsilon)
+        if self.n_features is not None:
+            checked_count("n_features", self.n_features, 1)
+        if self.epsilon_acc is not None:
+            checked_positive("epsilon_acc", self.epsilon_acc)
+        if not 0.0 < self.confidence < 1.0:
+            raise ValueError(f"confidence must be between 0 and 1, but it is {self.confidence!r}")
+        checked_choice("accept", self.accept, ("estimate", "bound"))
+        checked_choice("goal", self.goal, ("absolute", "excess"))
+        checked_choice("loss", self.loss, self._losses)
+        checked_choice("old_tasks", self.old_tasks, ("reproject", "freeze"))
+        checked_choice("unseen_tasks", self.unseen_tasks, ("error", "average"))
+        checked_choice("representation", self.representation, ("linear",))
+        if self.refine_above is not None:
+            checked_count("refine_above", self.refine_above, 0)
+        check = self.check
+        if isinstance(check, str):
+            checked_choice("check", check, tuple(CHECKS))
+            check = CHECKS[check]
+        if self.accept == "bound":
+            if self.check == "auto":
+                check = HoldOut()
+            elif not isinstance(check, HoldOut):
+                raise ValueError('accept="bound" needs rows that the fit has not seen: check="holdout" or "auto"')
+            if self.loss not in ("error", "squared_error"):
+                raise ValueError(f'accept="bound" has no bound for loss={self.loss!r}')
+        return Rules(
+            epsilon=float(self.epsilon),
+            epsilon_acc=None if self.epsilon_acc is None else float(self.epsilon_acc),
+            n_features=self.n_features,
+            spread=self._make_spread(),
+            learner=named_learner(self.learner, regression=self._regression, fit_intercept=bool(self.fit_intercept)),
+            check=check,
+            loss=self._make_loss,
+            refiner=self._make_refiner(),
+            refine_above=self.refine_above or 0,
+            accept=self.accept,
+            goal=self.goal,
+            confidence=float(self.confidence),
+            max_labels=checked_count("max_labels", self.max_labels, 1),
+            constant=self._constant_score,
+        )
+
+    def _make_refiner(self) -> Any:
+        checked_choice("rounding", self.rounding, ("certified", "extreme", "paper"))
+        if self.refiner is None or callable(self.refiner):
+            return self.refiner
+        checked_choice("refiner", self.refiner, ("sdp", "svd"))
+        return SubspaceRefiner(self.refiner, self.rounding)
+
+    # State -----------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """A call that fails changes nothing: what it added is taken back."""
+        before = dict(vars(self))
+        mark = self.predictors_.mark() if "predictors_" in before else None
+        try:
+            yield
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            if mark is not None:
+                self.predictors_.truncate(*mark)
+                self._truncate(mark[1])
+            raise
+
+    def _truncate(self, tasks: int) -> None:
+        self.history_.truncate(tasks)
+        for name in list(self._places)[tasks:]:
+            del self._places[name]
+
+    def _reset(self) -> None:
+        for name in [name for name in vars(self) if name.endswith("_") or name in ("_places", "_warned")]:
+            delattr(self, name)
+
+    def _prepare(self, X: Any) -> Array:
+        """Rows as numbers of the width and with the column names seen before."""
+        if (
+            type(X) is np.ndarray
+            and X.dtype == np.float64
+            and X.ndim == 2
+            and X.shape[1] == getattr(self, "n_features_in_", -1)
+            and len(X)
+            and not hasattr(self, "feature_names_in_")
+            and math.isfinite(float(np.add.reduce(X.ravel())))
+        ):
+            return X  # the common case, without the tenth of a millisecond that the full check takes
+        checked: Array = validate_data(self, X, dtype=np.float64, reset=not hasattr(self, "n_features_in_"))
+        return checked
+
+    def _start(self, X: Array) -> None:
+        """Set up an empty stream around the first rows."""
+        if not hasattr(self, "representation_"):
+            origin = X.mean(axis=0) if self.fit_intercept else np.zeros(X.shape[1])
+            self.representation_ = LinearRepresentation.empty(origin)
+            self.predictors_ = Predictors()
+            self.predictors_.new_version(self.representation_.basis)
+            self.history_ = History()
+            self._places: dict[Hashable, int] = {}
+
+    def _origin(self, X: Array) -> Array:
+        self._start(X)
+        origin: Array = self.representation_.origin
+        return origin
+
+    def _seed(self) -> int:
+        """The seed of the next task's splits: the same whatever the tasks before it were."""
+        state = 0 if self.random_state is None else self.random_state
+        if isinstance(state, numbers.Integral):
+            return (int(state) % 2**31) * 2**32 + len(self.history_)
+        return int(state.randint(2**31))
+
+    def _check_new(self, task: Hashable) -> None:
+        if hasattr(self, "_places") and task in self._places:
+            known = "the anonymous task" if task is None else f"task {task!r}"
+            raise ValueError(f"{known} is already learned: forget({task!r}) it first, or give the new rows another name")
+
+    def _learn_one(self, labels: Labels, rules: Rules, seed: int) -> Outcome:
+        outcome = learn(labels, self.representation_, rules, len(self.history_), seed)
+        if rules.n_features is not None and getattr(outcome.refinement, "lower_bound", 0.0) > outcome.radius:
+            self._warn_once(rules, outcome)
+        self._keep(outcome, rules)
+        return outcome
+
+    def _keep(self, outcome: Outcome, rules: Rules) -> None:
+        """Make the outcome's representation the current one, and its predictor the next."""
+        fit, reference = outcome.fit, rules.value(outcome.assessment)
+        if outcome.representation is not self.representation_:
+            self.representation_ = outcome.representation
+            self.predictors_.new_version(outcome.representation.basis)
+        if outcome.action == "reused":
+            self.predictors_.add(fit.coef, fit.intercept, reference)
+        else:
+            feature = len(self.representation_.features) - 1
+            self.predictors_.add_direct(feature, float(np.linalg.norm(fit.coef)), fit.intercept, reference)
+
+    def _warn_once(self, rules: Rules, outcome: Outcome) -> None:
+        if getattr(self, "_warned", False):
+            return
+        self._warned = True
+        warnings.warn(
+            f"no subspace of n_features={rules.n_features} dimensions is nearer than "
+            f"{outcome.refinement.lower_bound:.3g} to all learned features, where {outcome.radius:.3g} was asked for: "
+            "either the tasks share more features than that, or features are learned less accurately than epsilon_acc",
+            RepresentationWarning,
+            stacklevel=6,
+        )
+
+    def _record(
+        self, task: Hashable, outcomes: list[Outcome], error: float, started: float, labels_used: int = 0
+    ) -> TaskEvent:
+        """Write the task into the history; nothing may fail after this."""
+        grew = [outcome for outcome in outcomes if outcome.action == "grew"]
+        one = outcomes[0] if len(outcomes) == 1 else None
+        wanted = [outcome.labels_wanted for outcome in outcomes if outcome.labels_wanted is not None]
+        event = TaskEvent(
+            task=task,
+            action="grew" if grew else "reused",
+            met=all(outcome.met for outcome in outcomes),
+            error=error,
+            error_bound=one.assessment.upper if one else None,
+            confidence=one.confidence if one else None,
+            labels_used=labels_used or max(outcome.labels_used for outcome in outcomes),
+            labels_wanted=max(wanted) if wanted else None,
+            dimension=self.representation_.dimension,
+            features_learned=len(self.representation_.features),
+            refinement=grew[-1].refinement if grew else None,
+            seconds=time.perf_counter() - started,
+        )
+        self.predictors_.end_task()
+        self._places[task] = len(self.history_)
+        self.history_.append(event)
+        return event
+
+    # The stream ------------------------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any, *, tasks: Any = None, sample_weight: Any = None) -> Self:
+        """Forget everything, then learn the tasks of a table in order of first appearance.
+
+        Parameters
+        ----------
+        X : array or table of shape (n, d)
+        y : array of shape (n,)
+        tasks : array of shape (n,), optional
+            The task of every row. Without it all rows are one anonymous task.
+        sample_weight : array of shape (n,), optional
+            How often each row counts.
+        """
+        with self._all_or_nothing():
+            self._reset()
+            self._learn_table(X, y, tasks, sample_weight)
+        return self
+
+    def partial_fit(
+        self, X: Any, y: Any = None, *, task: Hashable = None, tasks: Any = None, sample_weight: Any = None, classes: Any = None
+    ) -> Self:
+        """Learn one more task (or, with ``tasks``, the tasks of a table) on top of what is known.
+
+        ``classes`` is there for scikit-learn's callers and not needed: every task has its own.
+        """
+        with self._all_or_nothing():
+            if tasks is not None:
+                self._learn_table(X, y, tasks, sample_weight)
+            else:
+                self._learn(X, y, task, sample_weight)
+        return self
+
+    def learn_task(self, X: Any, y: Any = None, *, task: Hashable = None, sample_weight: Any = None) -> TaskEvent:
+        """Learn one more task and tell what happened.
+
+        Parameters
+        ----------
+        X : array or table of shape (n, d), or a source of labels
+            A source has ``draw(n) -> (X, y)``; it is asked for few labels to try the features at hand, and for more,
+            doubling, only while the bounds on the error do not decide.
+        y : array of shape (n,)
+        task : hashable, optional
+            The task's name.
+        sample_weight : array of shape (n,), optional
+        """
+        with self._all_or_nothing():
+            return self._learn(X, y, task, sample_weight)
+
+    def _learn(self, X: Any, y: Any, task: Hashable, sample_weight: Any) -> TaskEvent:
+        self._check_new(task)
+        if y is None and isinstance(X, LabelSource):
+            if sample_weight is not None:
+                raise ValueError("sample_weight goes with rows, not with labels on demand")
+            return self._learn_source(X, task)
+        rows = self._prepare(X)
+        labels, weight = self._prepare_labels(y, len(rows)), checked_weight(sample_weight, len(rows))
+        return self._learn_rows(rows, labels, weight, task)
+
+    def _learn_table(self, X: Any, y: Any, tasks: Any, sample_weight: Any) -> None:
+        if tasks is None:
+            self._learn(X, y, None, sample_weight)
+            return
+        rows = self._prepare(X)
+        labels, weight = self._prepare_labels(y, len(rows)), checked_weight(sample_weight, len(rows))
+        for task, chosen in rows_of_tasks(tasks, len(rows)).items():
+            self._check_new(task)
+            self._learn_rows(rows[chosen], labels[chosen], None if weight is None else weight[chosen], task)
+
+    def _prepare_labels(self, y: Any, n: int) -> Any:
+        raise NotImplementedError
+
+    def _learn_rows(self, X: Array, y: Any, weight: Array | None, task: Hashable) -> TaskEvent:
+        raise NotImplementedError
+
+    def _learn_source(self, source: LabelSource, task: Hashable) -> TaskEvent:
+        raise NotImplementedError
+
+    def forget(self, task: Hashable = None) -> Self:
+        """Remove a task: its predictor, its event, the feature learned from it; the representation is refined anew.
+
+        Other tasks keep predicting. Those fitted on an earlier representation keep a reference to it, which the
+        forgotten feature helped to shape, until they are forgotten too.
+        """
+        check_is_fitted(self, "history_")
+        position, rules = self._position(task), self._rules()
+        predictors, lost = self.predictors_.without(position)
+        representation = self.representation_
+        for feature in sorted(lost, reverse=True):
+            representation = representation.without_feature(feature)
+        if lost and len(representation.features):
+            representation, _, _ = refine(representation, rules)
+        predictors.new_version(representation.basis)
+        names = [name for name, place in self._places.items() if place != position]
+        self.representation_, self.predictors_ = representation, predictors
+        self._places = {name: place for place, name in enumerate(names)}
+        self.history_ = self.history_.without(position)
+        self._forgotten(position)
+        return self
+
+    def _forgotten(self, position: int) -> None:
+        """Whatever else a kind of estimator must bring up to date."""
+
+    # Reading ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def tasks_(self) -> list[Hashable]:
+        """The names of the tasks learned, in order."""
+        check_is_fitted(self, "history_")
+        return list(self._places)
+
+    def _position(self, task: Hashable) -> int:
+        if task in self._places:
+            return self._places[task]
+        if task is None and len(self._places) == 1:
+            return 0
+        names = [repr(name) for name in self._places]
+        known = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        if task is None:
+            raise ValueError(f"name the task to predict for: task=... or tasks=...; known are {known or 'none'}")
+        raise ValueError(f"task {task!r} has not been learned; known are {known or 'none'}")
+
+    def _unknown(self, task: Hashable) -> bool:
+        named = task is not None or len(self._places) != 1
+        return self.unseen_tasks == "average" and named and task not in self._places
+
+    def _direction(self, index: int, rules: Rules) -> tuple[Array, float]:
+        spread = rules.spread if self.old_tasks == "reproject" and rules.refiner is not None else None
+        proved = rules.accept == "bound"
+        return self.predictors_.read(index, self.representation_, spread, rules.epsilon, proved)
+
+    def _average_direction(self, rules: Rules) -> tuple[Array, float]:
+        """The mean of all tasks' predictors."""
+        reads = [self._direction(index, rules) for index in range(len(self.predictors_))]
+        return np.mean([direction for direction, _ in reads], axis=0), float(np.mean([b for _, b in reads]))
+
+    def transform(self, X: Any) -> Array:
+        """The shared representation of rows, for any pipeline."""
+        check_is_fitted(self, "history_")
+        Z: Array = self.representation_.transform(self._prepare(X) - self.representation_.origin)
+        return Z
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.representation_.dimension)
+
+
+def checked_positive(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0.0 < float(value) < math.inf:
+        raise ValueError(f"{name} must be a positive number, but it is {value!r}")
+
+
+def checked_count(name: str, value: Any, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}, but it is {value!r}")
+    return int(value)
+
+
+def checked_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, but it is {value!r}")

@@ -1,0 +1,356 @@
+"""Task after task of classification."""
+
+from __future__ import annotations
+
+import math
+import time
+from array import array
+from collections.abc import Hashable
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.base import ClassifierMixin
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from ..checks import AreaAbove, LogLoss, Loss, ZeroOne
+from ..learners import PROBABILISTIC, balanced
+from ..lifelong import Outcome, Rules
+from ..spread import HalfspaceSpread, Spread
+from ..tasks import Array, LabelSource, Rows, Table, TaskEvent
+from ._base import LifelongEstimator
+from ._labels import Demand, HalfspaceLabels
+from ._tables import checked_classes, checked_weight, rows_of_tasks, without_weightless
+
+
+def _has_probabilities(estimator: LifelongClassifier) -> bool:
+    if isinstance(estimator.learner, str) and estimator.learner not in PROBABILISTIC:
+        raise AttributeError(f"predict_proba has no meaning with learner={estimator.learner!r}")
+    return True
+
+
+class LifelongClassifier(ClassifierMixin, LifelongEstimator):  # type: ignore[misc]
+    """Classification tasks that arrive one after another and share a small linear representation.
+
+    Every new task is first tried on the features at hand. If that is good enough they are reused; otherwise one new
+    feature is learned from the task alone, and all features are refined into a small subspace near every one of them
+    (LLL-RR; Algorithm 4 of "Provable Lifelong Learning of Representations"). A task has two classes, or more, which
+    become one-against-rest problems inside it. Columns should have comparable scales.
+
+    Parameters
+    ----------
+    epsilon : float, default=0.1
+        The error every task must meet.
+    n_features : int, optional
+        k, the number of features all tasks share. None: found as tasks come.
+    epsilon_acc : float, optional
+        The error a newly learned feature must meet. None: epsilon / (c sqrt k) with c from the proof of Theorem 4.
+    refiner : {"sdp", "svd"}, callable or None, default="sdp"
+        How learned features become a small representation. None is Basic LLL: all of them, for ever. A callable gets
+        (features as rows, k, radius) and returns a basis (d, q) or an object that has one.
+    rounding : {"certified", "extreme", "paper"}, default="certified"
+        See `everspan.refine`; "paper" takes 2k - 1 dimensions.
+    refine_above : int, optional
+        Refine only when the representation has more dimensions than this. None: after every new feature.
+    representation : {"linear"}, default="linear"
+    learner : str or object, default="auto"
+        The learner of one halfspace: "auto", "bayes_point", "logistic", "hard_margin", "least_squares", "averaging",
+        an object with ``fit(rows)`` (`everspan.learners.Learner`), or a scikit-learn estimator with ``coef_``.
+    check : {"auto", "train", "loo", "cv", "holdout"} or object, default="auto"
+        How the error of a fit is measured. "auto" leaves one out, or holds out a quarter where rows are plenty;
+        "train" is the paper's simulation.
+    accept : {"estimate", "bound"}, default="estimate"
+        Whether the estimated error, or an upper bound on it from held-out rows, must be below epsilon. With "bound"
+        the ``confidence`` is that of all tasks of the stream together.
+    goal : {"absolute", "excess"}, default="absolute"
+        Whether the error itself, or what it exceeds that of the task learned alone by, must be below epsilon.
+    loss : {"error", "log_loss", "auc"}, default="error"
+        What the check looks at ("auc": one minus the area under the ROC curve).
+    confidence : float, default=0.95
+        Of the bounds in events.
+    old_tasks : {"reproject", "freeze"}, default="reproject"
+        Whether tasks learned earlier move to a refined representation where that keeps them within epsilon, or stay
+        as they were.
+    unseen_tasks : {"error", "average"}, default="error"
+        Whether predicting for a task never learned is an error, or predicts with the average of all tasks.
+    spread : tuple (c1, c2), optional
+        Assumption 1's constants: halfspaces at angle theta disagree on a share of the data between c1 theta and
+        c2 theta. None: those of Gaussian data, 1/pi both.
+    max_labels : int, default=200_000
+        The most labels on demand to draw for one task.
+    fit_intercept : bool, default=True
+        Whether predictors have a constant of their own, outside the representation.
+    random_state : int, RandomState or None, default=None
+        Seeds the splits of the checks; None is 0.
+
+    Attributes
+    ----------
+    history_ : History
+        What happened to every task.
+    representation_ : LinearRepresentation
+        What all tasks share: ``basis``, ``features`` (all learned directly), ``dimension``.
+    tasks_ : list
+        Names of the tasks, in order.
+    classes_ : array
+        All labels of all tasks.
+
+    Examples
+    --------
+    >>> from everspan import LifelongClassifier
+    >>> from everspan.scenarios import LinearStream
+    >>> model = LifelongClassifier(epsilon=0.1)
+    >>> for name, X, y in LinearStream(d=20, k=2, tasks=6, rows=400, seed=1):
+    ...     print(model.learn_task(X, y, task=name))
+    task 0: learned feature 1, representation of 1 dimension, error 0.0325, 400 labels
+    task 1: learned feature 2, representation of 2 dimensions, error 0.04, 400 labels
+    task 2: reused 2 features, error 0.0225, 400 labels
+    task 3: reused 2 features, error 0.035, 400 labels
+    task 4: reused 2 features, error 0.0325, 400 labels
+    task 5: reused 2 features, error 0.025, 400 labels
+    >>> model.predict(X[:3], task="task 5")
+    array([1., 1., 1.])
+    """
+
+    _losses: ClassVar[tuple[str, ...]] = ("error", "log_loss", "auc")
+
+    def __init__(
+        self,
+        epsilon: float = 0.1,
+        *,
+        n_features: int | None = None,
+        epsilon_acc: float | None = None,
+        refiner: Any = "sdp",
+        rounding: str = "certified",
+        refine_above: int | None = None,
+        representation: str = "linear",
+        learner: Any = "auto",
+        check: Any = "auto",
+        accept: str = "estimate",
+        goal: str = "absolute",
+        loss: str = "error",
+        confidence: float = 0.95,
+        old_tasks: str = "reproject",
+        unseen_tasks: str = "error",
+        spread: tuple[float, float] | None = None,
+        max_labels: int = 200_000,
+        fit_intercept: bool = True,
+        random_state: Any = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.n_features = n_features
+        self.epsilon_acc = epsilon_acc
+        self.refiner = refiner
+        self.rounding = rounding
+        self.refine_above = refine_above
+        self.representation = representation
+        self.learner = learner
+        self.check = check
+        self.accept = accept
+        self.goal = goal
+        self.loss = loss
+        self.confidence = confidence
+        self.old_tasks = old_tasks
+        self.unseen_tasks = unseen_tasks
+        self.spread = spread
+        self.max_labels = max_labels
+        self.fit_intercept = fit_intercept
+        self.random_state = random_state
+
+    def _make_spread(self) -> Spread:
+        return HalfspaceSpread() if self.spread is None else HalfspaceSpread(*self.spread)
+
+    def _make_loss(self, rows: Rows) -> Loss:
+        if self.loss == "log_loss":
+            return LogLoss()
+        return AreaAbove() if self.loss == "auc" else ZeroOne()
+
+    def _constant_score(self, rows: Rows) -> float:
+        return math.copysign(math.log(len(rows) + 1.0), rows.y[0])  # the rule of succession
+
+    # Learning --------------------------------------------------------------------------------------------------------
+
+    def _prepare_labels(self, y: Any, n: int) -> Any:
+        return checked_classes(y, n)
+
+    def _start(self, X: Array) -> None:
+        super()._start(X)
+        if not hasattr(self, "classes_"):
+            self.classes_: Any = np.zeros(0)
+            self._label_sets: list[Any] = []
+            self._label_set_of = array("q")
+
+    def _truncate(self, tasks: int) -> None:
+        super()._truncate(tasks)
+        del self._label_set_of[tasks:]
+
+    def _forgotten(self, position: int) -> None:
+        del self._label_set_of[position]
+
+    def _learn_rows(self, X: Array, y: Any, weight: Array | None, task: Hashable) -> TaskEvent:
+        started, rules = time.perf_counter(), self._rules()
+        X, y, weight = without_weightless(X, y, weight)
+        if weight is not None and rules.accept == "bound":
+            raise ValueError('accept="bound" needs rows that count once, not sample_weight')
+        classes, codes = np.unique(y, return_inverse=True)
+        self._start(X)
+        centred = X - self.representation_.origin if self.fit_intercept else X
+        if len(classes) <= 2:
+            signs = np.where(codes == len(classes) - 1, 1.0, -1.0)
+            outcome = self._learn_one(Table(Rows(centred, signs, weight)), rules, self._seed())
+            return self._finish(task, classes, [outcome], outcome.assessment.error, started)
+        outcomes = self._learn_one_against_rest(centred, codes, weight, len(classes), rules)
+        return self._finish(task, classes, outcomes, _error_of_largest(outcomes, codes), started)
+
+    def _learn_one_against_rest(
+        self, X: Array, codes: NDArray[np.intp], weight: Array | None, count: int, rules: Rules
+    ) -> list[Outcome]:
+        """One halfspace a class, both sides counting the same: else "none of this class" would be good enough."""
+        loss = (lambda rows: ZeroOne(balanced=True)) if self.loss == "error" else rules.loss
+        confidence = 1.0 - (1.0 - rules.confidence) / count
+        rules = replace(rules, learner=balanced(rules.learner), loss=loss, confidence=confidence)
+        seed = self._seed()  # the same rows are held out for every class
+        sides = [np.where(codes == code, 1.0, -1.0) for code in range(count)]
+        return [self._learn_one(Table(Rows(X, side, weight)), rules, seed) for side in sides]
+
+    def _learn_source(self, source: LabelSource, task: Hashable) -> TaskEvent:
+        started, rules = time.perf_counter(), self._rules()
+        if self.loss != "error":
+            raise ValueError(f'labels on demand need a loss with a bound: "error", not {self.loss!r}')
+
+        def prepare(X: Any, y: Any) -> tuple[Array, Any]:
+            rows = self._prepare(X)
+            return rows, self._prepare_labels(y, len(rows))
+
+        labels = HalfspaceLabels(Demand(source, prepare), self._origin)
+        labels.take()
+        outcome = self._learn_one(labels, rules, self._seed())
+        return self._finish(task, labels.classes, [outcome], outcome.assessment.error, started)
+
+    def _finish(
+        self, task: Hashable, classes: Any, outcomes: list[Outcome], error: float, started: float
+    ) -> TaskEvent:
+        known = next((i for i, seen in enumerate(self._label_sets) if _same(seen, classes)), None)
+        if known is None:
+            known = len(self._label_sets)
+            self._label_sets = [*self._label_sets, classes]
+            self.classes_ = _union(self._label_sets)
+        self._label_set_of.append(known)
+        return self._record(task, outcomes, error, started)
+
+    # Predicting ------------------------------------------------------------------------------------------------------
+
+    def _scores(self, X: Array, task: Hashable, rules: Rules) -> tuple[Array, Any]:
+        """Scores (n, predictors) of centred rows, and the task's classes."""
+        if self._unknown(task):
+            if len(self._label_sets) != 1 or len(self._label_sets[0]) != 2:
+                raise ValueError("an average task needs tasks with the same two classes")
+            reads = [self._average_direction(rules)]
+            classes = self._label_sets[0]
+        else:
+            position = self._position(task)
+            reads = [self._direction(index, rules) for index in self.predictors_.of_task(position)]
+            classes = self._label_sets[self._label_set_of[position]]
+        return np.column_stack([X.dot(direction) + intercept for direction, intercept in reads]), classes
+
+    def _by_task(self, X: Any, task: Hashable, tasks: Any) -> list[tuple[Any, Array, Any]]:
+        """Row positions, scores and classes of every task asked for."""
+        check_is_fitted(self, "history_")
+        rows, rules = self._prepare(X), self._rules()
+        centred = rows - self.representation_.origin if self.fit_intercept else rows
+        if tasks is None:
+            return [(slice(None), *self._scores(centred, task, rules))]
+        if task is not None:
+            raise ValueError("give either task, for all rows, or tasks, one a row")
+        groups = rows_of_tasks(tasks, len(rows))
+        return [(chosen, *self._scores(centred[chosen], name, rules)) for name, chosen in groups.items()]
+
+    def predict(self, X: Any, *, task: Hashable = None, tasks: Any = None) -> Any:
+        """Labels of rows of one ``task``, or of a task a row (``tasks``)."""
+        parts = [(rows, _labels(scores, classes)) for rows, scores, classes in self._by_task(X, task, tasks)]
+        return _assembled(parts)
+
+    def decision_function(self, X: Any, *, task: Hashable = None, tasks: Any = None) -> Any:
+        """Scores: positive for the second class of two; a column a class of more."""
+        parts = self._by_task(X, task, tasks)
+        if len({scores.shape[1] for _, scores, _ in parts}) > 1:
+            raise ValueError("these tasks have different numbers of classes: ask for one task at a time")
+        scores = _assembled([(rows, scores) for rows, scores, _ in parts])
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    @available_if(_has_probabilities)
+    def predict_proba(self, X: Any, *, task: Hashable = None, tasks: Any = None) -> Any:
+        """Probabilities of the task's classes, a column each in sorted order.
+
+        Where several tasks are asked for they must have the same classes.
+        """
+        parts = self._by_task(X, task, tasks)
+        if any(not _same(classes, parts[0][2]) for _, _, classes in parts):
+            raise ValueError("these tasks have different classes: ask for one task at a time")
+        return _assembled([(rows, _probabilities(scores, classes)) for rows, scores, classes in parts])
+
+    def score(
+        self, X: Any, y: Any, *, task: Hashable = None, tasks: Any = None, sample_weight: Any = None
+    ) -> float:
+        """Accuracy over all rows."""
+        correct = self.predict(X, task=task, tasks=tasks) == np.asarray(y)
+        return float(np.average(correct, weights=checked_weight(sample_weight, len(correct))))
+
+    def score_tasks(self, X: Any, y: Any, tasks: Any) -> dict[Hashable, float]:
+        """Accuracy of every task in a table."""
+        correct = self.predict(X, tasks=tasks) == np.asarray(y)
+        return {name: float(correct[rows].mean()) for name, rows in rows_of_tasks(tasks, len(correct)).items()}
+
+
+def _error_of_largest(outcomes: list[Outcome], codes: NDArray[np.intp]) -> float:
+    """The share of rows, unseen by all fits, whose largest score is not their class's."""
+    rows = outcomes[0].assessment.rows
+    for outcome in outcomes[1:]:
+        rows = np.intersect1d(rows, outcome.assessment.rows, assume_unique=True)
+    scores = [o.assessment.scores[np.searchsorted(o.assessment.rows, rows)] for o in outcomes]
+    return float(np.mean(np.argmax(scores, axis=0) != codes[rows]))
+
+
+def _labels(scores: Array, classes: Any) -> Any:
+    if scores.shape[1] > 1:
+        return classes[scores.argmax(axis=1)]
+    return classes[np.where(scores[:, 0] >= 0.0, len(classes) - 1, 0)]
+
+
+def _probabilities(scores: Array, classes: Any) -> Array:
+    if len(classes) == 1:
+        return np.ones((len(scores), 1))
+    if scores.shape[1] == 1:
+        second = expit(scores[:, 0])
+        return np.column_stack([1.0 - second, second])
+    each = np.maximum(expit(scores), 1e-300)
+    probabilities: Array = each / each.sum(axis=1, keepdims=True)
+    return probabilities
+
+
+def _assembled(parts: list[tuple[Any, Any]]) -> Any:
+    """One array of the rows' values in the rows' order."""
+    if len(parts) == 1 and isinstance(parts[0][0], slice):
+        return parts[0][1]
+    kinds = {values.dtype.kind in "SU" for _, values in parts}
+    dtype = np.result_type(*(values.dtype for _, values in parts)) if len(kinds) == 1 else np.dtype(object)
+    n = sum(len(values) for _, values in parts)
+    whole = np.empty((n, *parts[0][1].shape[1:]), dtype=dtype)
+    for rows, values in parts:
+        whole[rows] = values
+    return whole
+
+
+def _same(one: Any, other: Any) -> bool:
+    return one.dtype.kind == other.dtype.kind and len(one) == len(other) and bool((one == other).all())
+
+
+def _union(label_sets: list[Any]) -> Any:
+    if len({labels.dtype.kind in "SU" for labels in label_sets}) == 1:
+        return np.unique(np.concatenate(label_sets))
+    seen = dict.fromkeys(label for labels in label_sets for label in labels.tolist())
+    union = np.empty(len(seen), dtype=object)
+    union[:] = list(seen)
+    return union

@@ -1,0 +1,217 @@
+"""Class after class: one classifier over all classes seen (paper, Appendix B)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Hashable
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from ..checks import Loss, ZeroOne
+from ..learners import balanced, fit_multinomial
+from ..spread import HalfspaceSpread, Spread
+from ..tasks import Array, Rows, Table, TaskEvent
+from ._base import LifelongEstimator, checked_count
+from ._memory import RowMemory
+from ._tables import checked_classes, checked_weight, without_weightless
+
+
+class ClassIncrementalClassifier(ClassifierMixin, LifelongEstimator):  # type: ignore[misc]
+    """Classes that arrive one after another, told apart by one classifier on a shared small representation.
+
+    A new class is first told from a memory of the earlier ones on the features at hand, as a halfspace: this decides
+    whether the representation grows (paper, Appendix B). The region of one class among several is not a halfspace,
+    so predictions come from a multinomial fit over memory and new rows.
+
+    Parameters
+    ----------
+    epsilon : float, default=0.05
+        How much worse than on all columns a class may be told from the others on the representation, as the mean
+        error of both sides.
+    memory : int or None, default=2000
+        Rows kept, in total, for all classes; a random sample of each. None keeps all.
+    goal : {"excess", "absolute"}, default="excess"
+        "excess", because the best halfspace for a class may err often.
+    n_features, epsilon_acc, refiner, rounding, refine_above, representation, learner, check, spread, fit_intercept,
+    random_state
+        As for `LifelongClassifier`.
+
+    Attributes
+    ----------
+    classes_ : array
+        Labels seen, sorted.
+    history_ : History
+        One event a call; its task is the new label, or the tuple of the new labels. Its error is that of the
+        classifier over all classes seen, estimated on rows set aside.
+    memory_ : RowMemory
+        The rows kept, with their labels.
+    representation_
+        As for `LifelongClassifier`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from everspan import ClassIncrementalClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = ClassIncrementalClassifier(memory=200)
+    >>> for digit in range(4):
+    ...     rows = (y[:1000] == digit)
+    ...     event = model.learn_task(X[:1000][rows] / 16, y[:1000][rows])
+    >>> model.classes_
+    array([0, 1, 2, 3])
+    >>> bool(model.score(X[1000:][y[1000:] < 4] / 16, y[1000:][y[1000:] < 4]) > 0.9)
+    True
+    """
+
+    _losses: ClassVar[tuple[str, ...]] = ("error",)
+    loss: ClassVar[str] = "error"
+    accept: ClassVar[str] = "estimate"
+    confidence: ClassVar[float] = 0.95
+    old_tasks: ClassVar[str] = "freeze"
+    unseen_tasks: ClassVar[str] = "error"
+    max_labels: ClassVar[int] = 200_000
+
+    def __init__(
+        self,
+        epsilon: float = 0.05,
+        *,
+        memory: int | None = 2000,
+        n_features: int | None = None,
+        epsilon_acc: float | None = None,
+        refiner: Any = "sdp",
+        rounding: str = "certified",
+        refine_above: int | None = None,
+        representation: str = "linear",
+        learner: Any = "auto",
+        check: Any = "auto",
+        goal: str = "excess",
+        spread: tuple[float, float] | None = None,
+        fit_intercept: bool = True,
+        random_state: Any = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.memory = memory
+        self.n_features = n_features
+        self.epsilon_acc = epsilon_acc
+        self.refiner = refiner
+        self.rounding = rounding
+        self.refine_above = refine_above
+        self.representation = representation
+        self.learner = learner
+        self.check = check
+        self.goal = goal
+        self.spread = spread
+        self.fit_intercept = fit_intercept
+        self.random_state = random_state
+
+    def _make_spread(self) -> Spread:
+        return HalfspaceSpread() if self.spread is None else HalfspaceSpread(*self.spread)
+
+    def _make_loss(self, rows: Rows) -> Loss:
+        return ZeroOne(balanced=True)
+
+    def _constant_score(self, rows: Rows) -> float:
+        return float(rows.y[0])
+
+    def fit(self, X: Any, y: Any, *, sample_weight: Any = None) -> Self:
+        """Forget everything, then learn the classes one at a time in order of first appearance."""
+        with self._all_or_nothing():
+            self._reset()
+            rows = self._prepare(X)
+            labels, weight = self._prepare_labels(y, len(rows)), checked_weight(sample_weight, len(rows))
+            rows, labels, weight = without_weightless(rows, labels, weight)
+            for label in labels[np.sort(np.unique(labels, return_index=True)[1])]:
+                chosen = labels == label
+                self._learn_rows(rows[chosen], labels[chosen], None if weight is None else weight[chosen])
+        return self
+
+    def partial_fit(self, X: Any, y: Any, *, sample_weight: Any = None, classes: Any = None) -> Self:
+        """Learn more classes, or more rows of known ones; ``classes`` is there for scikit-learn's callers."""
+        self.learn_task(X, y, sample_weight=sample_weight)
+        return self
+
+    def learn_task(self, X: Any, y: Any, *, sample_weight: Any = None) -> TaskEvent:
+        """Learn the new classes of a table together, and tell what happened."""
+        with self._all_or_nothing():
+            rows = self._prepare(X)
+            labels, weight = self._prepare_labels(y, len(rows)), checked_weight(sample_weight, len(rows))
+            return self._learn_rows(*without_weightless(rows, labels, weight))
+
+    def _start(self, X: Array) -> None:
+        super()._start(X)
+        if not hasattr(self, "memory_"):
+            self.memory_ = RowMemory(np.zeros((0, X.shape[1])), np.zeros(0), np.zeros(0), np.zeros(0), {})
+            self.classes_: Any = np.zeros(0)
+
+    def _learn_rows(self, X: Array, y: Any, weight: Array | None) -> TaskEvent:  # type: ignore[override]
+        started, rules = time.perf_counter(), self._rules()
+        size = None if self.memory is None else checked_count("memory", self.memory, 1)
+        rules = replace(rules, learner=balanced(rules.learner))
+        self._start(X)
+        seed = self._seed()
+        pool = self.memory_.joined(X, y, np.ones(len(X)) if weight is None else weight, seed)
+        classes = np.unique(pool.labels)
+        new = classes[~np.isin(classes, self.classes_)] if len(self.classes_) else classes
+        centred = pool.rows - self.representation_.origin if self.fit_intercept else pool.rows
+        counts = None if (pool.counts == 1.0).all() else pool.counts
+        outcomes = []
+        for label in new if len(classes) > 1 else ():  # the binary view decides growth
+            side = np.where(pool.labels == label, 1.0, -1.0)
+            outcomes.append(self._learn_one(Table(Rows(centred, side, counts)), rules, seed))
+        codes = np.searchsorted(classes, pool.labels)
+        fit = fit_multinomial(self.representation_.transform(centred), codes, pool.weights(), seed)
+        self.classes_, self.coef_, self.intercept_ = classes, fit.coef, fit.intercept
+        self.memory_ = pool.trimmed(size)
+        return self._record(self._name(new), outcomes, fit.error, started, labels_used=len(X))
+
+    def _name(self, new: Any) -> Hashable:
+        """The label that is new, or the tuple of those that are."""
+        labels: list[Hashable] = new.tolist()
+        if len(labels) == 1:
+            return labels[0]
+        return tuple(labels) if labels else f"more rows {len(self.history_)}"
+
+    def _prepare_labels(self, y: Any, n: int) -> Any:
+        return checked_classes(y, n)
+
+    # Predicting ------------------------------------------------------------------------------------------------------
+
+    def _scores(self, X: Any) -> Array:
+        check_is_fitted(self, "history_")
+        scores: Array = self.transform(X) @ self.coef_.T + self.intercept_
+        return scores
+
+    def decision_function(self, X: Any) -> Array:
+        """Log-probabilities up to a constant, a column a class; one column, of the second class, for two."""
+        scores = self._scores(X)
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    def predict_proba(self, X: Any) -> Array:
+        """Probabilities of all classes seen, in the order of ``classes_``."""
+        scores = self._scores(X)
+        probabilities: Array = np.exp(scores - np.logaddexp.reduce(scores, axis=1, keepdims=True))
+        return probabilities
+
+    def predict(self, X: Any) -> Any:
+        """The most probable class."""
+        return self.classes_[self._scores(X).argmax(axis=1)]
+
+    def forget(self, task: Hashable = None) -> Self:
+        """Remove the classes of one call: their rows, their feature; the rest is refined and fitted anew."""
+        check_is_fitted(self, "history_")
+        gone = task if isinstance(task, tuple) else (task,)
+        kept = self.memory_.without(gone)
+        if not len(kept.labels):
+            raise ValueError(f"{task!r} is all there is: a classifier needs a class")
+        with self._all_or_nothing():
+            super().forget(task)
+            self.memory_, self.classes_ = kept, np.unique(kept.labels)
+            Z = self.transform(kept.rows)
+            codes = np.searchsorted(self.classes_, kept.labels)
+            fit = fit_multinomial(Z, codes, kept.weights(), self._seed())
+            self.coef_, self.intercept_ = fit.coef, fit.intercept
+        return self

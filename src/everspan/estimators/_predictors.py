@@ -1,0 +1,156 @@
+"""The predictors of all tasks, a few numbers each, and the representations they were fitted on."""
+
+from __future__ import annotations
+
+import math
+from array import array
+
+import numpy as np
+
+from ..representation import LinearRepresentation
+from ..spread import Spread
+from ..tasks import Array
+
+
+class Predictors:
+    """Linear predictors as coefficients on the version of the representation they were fitted on.
+
+    A predictor never changes. Where old tasks are re-projected, that happens when a predictor is read: its direction
+    is projected onto the current basis, always from where it was first. So growing costs nothing for old tasks, moves
+    never add up, and a predictor whose move would be too far is simply read as it was.
+
+    A direct predictor (of a task that grew) is a multiple of its learned feature: version -1 - j for feature j.
+    """
+
+    def __init__(self) -> None:
+        self.bases: list[Array | None] = []
+        self._used: list[int] = []  # predictors that stand on each version
+        self._coefficients = array("d")
+        self._ends = array("q")
+        self._versions = array("q")
+        self._intercepts = array("d")
+        self._references = array("d")
+        self._task_ends = array("q")  # a task has one predictor, or one for each of its classes
+
+    def end_task(self) -> None:
+        """The predictors added since the last call are those of one task."""
+        self._task_ends.append(len(self))
+
+    def of_task(self, position: int) -> range:
+        """The predictors of the task at this position of the stream."""
+        return range(self._task_ends[position - 1] if position else 0, self._task_ends[position])
+
+    def __len__(self) -> int:
+        return len(self._versions)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all predictors, bases aside."""
+        columns = (self._coefficients, self._ends, self._versions, self._intercepts, self._references)
+        columns += (self._task_ends,)
+        return sum(column.itemsize * len(column) for column in columns)
+
+    def new_version(self, basis: Array) -> None:
+        """Make this the basis that the next predictors stand on; forget versions that nothing stands on."""
+        if self.bases and not self._used[-1]:
+            self.bases[-1] = None
+        for version, old in enumerate(self.bases):  # a basis that only grew shares its memory with the new one
+            if old is not None and old.shape[1] < basis.shape[1] and np.array_equal(old, basis[:, : old.shape[1]]):
+                self.bases[version] = basis[:, : old.shape[1]]
+        self.bases.append(basis)
+        self._used.append(0)
+
+    def add(self, coefficients: Array, intercept: float, reference: float) -> None:
+        """A predictor on the newest version, whose error was ``reference``."""
+        self._used[-1] += 1
+        self._append(len(self.bases) - 1, coefficients, intercept, reference)
+
+    def add_direct(self, feature: int, length: float, intercept: float, reference: float) -> None:
+        """A predictor that is ``length`` times the learned feature."""
+        self._append(-1 - feature, np.array([length]), intercept, reference)
+
+    def _append(self, version: int, coefficients: Array, intercept: float, reference: float) -> None:
+        self._coefficients.extend(coefficients.tolist())
+        self._ends.append(len(self._coefficients))
+        self._versions.append(version)
+        self._intercepts.append(intercept)
+        self._references.append(reference)
+
+    def mark(self) -> tuple[int, int, int, Array]:
+        """Where `truncate` can come back to."""
+        newest = self.bases[-1]
+        assert newest is not None
+        return len(self), len(self._task_ends), len(self.bases), newest
+
+    def truncate(self, length: int, tasks: int, versions: int, basis: Array) -> None:
+        """Back to an earlier state, by its `mark`."""
+        for version in self._versions[length:]:
+            if version >= 0:
+                self._used[version] -= 1
+        end = self._ends[length - 1] if length else 0
+        del self._coefficients[end:], self._ends[length:], self._versions[length:]
+        del self._intercepts[length:], self._references[length:]
+        del self._task_ends[tasks:], self.bases[versions:], self._used[versions:]
+        self.bases[-1] = basis
+
+    def feature_of(self, index: int) -> int | None:
+        """The learned feature that a direct predictor is a multiple of."""
+        version = self._versions[index]
+        return -1 - version if version < 0 else None
+
+    def without(self, position: int) -> tuple[Predictors, list[int]]:
+        """The predictors of all tasks but the one at this position, and the learned features that leave with it."""
+        lost = [feature for index in self.of_task(position) if (feature := self.feature_of(index)) is not None]
+        kept = Predictors()
+        kept.bases, kept._used = list(self.bases), [0] * len(self.bases)
+        for other in range(len(self._task_ends)):
+            if other == position:
+                continue
+            for index in self.of_task(other):
+                version = self._versions[index]
+                if version < 0:
+                    version += sum(feature < -1 - version for feature in lost)
+                else:
+                    kept._used[version] += 1
+                kept._append(version, self._own(index), self._intercepts[index], self._references[index])
+            kept.end_task()
+        kept.bases = [basis if used else None for basis, used in zip(kept.bases, kept._used, strict=True)]
+        return kept, lost
+
+    def _own(self, index: int) -> Array:
+        start = self._ends[index - 1] if index else 0
+        return np.frombuffer(self._coefficients, dtype=np.float64)[start : self._ends[index]].copy()
+
+    def original(self, index: int, representation: LinearRepresentation) -> Array:
+        """The direction in the inputs that was learned for the task."""
+        version, own = self._versions[index], self._own(index)
+        if version < 0:
+            direction: Array = own[0] * representation.features[-1 - version]
+            return direction
+        basis = self.bases[version]
+        assert basis is not None
+        direction = basis.dot(own)
+        return direction
+
+    def read(
+        self, index: int, representation: LinearRepresentation, spread: Spread | None, epsilon: float, proved: bool
+    ) -> tuple[Array, float]:
+        """The direction in the inputs and the intercept of a task's predictor as it is now.
+
+        With a ``spread`` it is moved onto the current basis where Assumption 1 keeps it within epsilon: of where it was,
+        or (``proved``) of the truth, its reference being a bound on its error. A task whose error was above epsilon in
+        the first place has nothing to lose by the move.
+        """
+        direction, intercept = self.original(index, representation), self._intercepts[index]
+        if spread is None or not representation.dimension:
+            return direction, intercept
+        projected = representation.basis.dot(representation.basis.T.dot(direction))
+        length, left = float(np.linalg.norm(direction)), float(np.linalg.norm(projected))
+        if length == 0.0 or left <= 1e-9 * length:
+            return direction, intercept
+        reference = self._references[index]
+        before = np.array(reference if proved else 0.0)
+        after = float(spread.after_move(before, np.array(left / length)))
+        if after <= epsilon or (reference > epsilon and math.isfinite(reference)):
+            return projected, intercept
+        return direction, intercept

@@ -1,0 +1,179 @@
+"""Task after task of regression (paper, Appendix B)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Hashable
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
+from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
+
+from ..checks import Loss, SquaredError
+from ..spread import RegressionSpread, Spread
+from ..tasks import Array, LabelSource, Rows, Table, TaskEvent
+from ._base import LifelongEstimator
+from ._labels import Demand, RegressionLabels
+from ._tables import checked_weight, rows_of_tasks, without_weightless
+
+
+class LifelongRegressor(RegressorMixin, LifelongEstimator):  # type: ignore[misc]
+    """Regression tasks that arrive one after another and share a small linear representation (paper, Appendix B).
+
+    As `LifelongClassifier`, with numbers for labels. A task's error is the mean squared error of its predictor as a
+    share of the variance of its target, so that epsilon means the same for targets of every scale. It is a squared
+    distance, so that epsilon_acc is epsilon / (c^2 k); what a fit estimates to be noise is not counted against a
+    newly learned feature.
+
+    Parameters
+    ----------
+    epsilon : float, default=0.1
+        The share of a target's variance that may stay unexplained. Noise counts: where there is more of it, use
+        goal="excess".
+    learner : {"auto", "ridge", "least_squares"} or object, default="auto"
+    spread : tuple (c1, c2), optional
+        The smallest and the largest eigenvalue of E[x x']. None: 1 both.
+    loss : {"squared_error"}, default="squared_error"
+    n_features, epsilon_acc, refiner, rounding, refine_above, representation, check, accept, goal, confidence,
+    old_tasks, unseen_tasks, max_labels, fit_intercept, random_state
+        As for `LifelongClassifier`. Bounds on a squared error are exact for normal residuals.
+
+    Attributes
+    ----------
+    history_, representation_, tasks_
+        As for `LifelongClassifier`.
+
+    Examples
+    --------
+    >>> from everspan import LifelongRegressor
+    >>> from everspan.scenarios import LinearStream
+    >>> stream = LinearStream(d=20, k=2, tasks=4, rows=100, kind="regression", noise=0.1, seed=0)
+    >>> model = LifelongRegressor(epsilon=0.05)
+    >>> [model.learn_task(X, y, task=name).action for name, X, y in stream]
+    ['grew', 'grew', 'reused', 'reused']
+    """
+
+    _losses: ClassVar[tuple[str, ...]] = ("squared_error",)
+    _regression: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        epsilon: float = 0.1,
+        *,
+        n_features: int | None = None,
+        epsilon_acc: float | None = None,
+        refiner: Any = "sdp",
+        rounding: str = "certified",
+        refine_above: int | None = None,
+        representation: str = "linear",
+        learner: Any = "auto",
+        check: Any = "auto",
+        accept: str = "estimate",
+        goal: str = "absolute",
+        loss: str = "squared_error",
+        confidence: float = 0.95,
+        old_tasks: str = "reproject",
+        unseen_tasks: str = "error",
+        spread: tuple[float, float] | None = None,
+        max_labels: int = 200_000,
+        fit_intercept: bool = True,
+        random_state: Any = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.n_features = n_features
+        self.epsilon_acc = epsilon_acc
+        self.refiner = refiner
+        self.rounding = rounding
+        self.refine_above = refine_above
+        self.representation = representation
+        self.learner = learner
+        self.check = check
+        self.accept = accept
+        self.goal = goal
+        self.loss = loss
+        self.confidence = confidence
+        self.old_tasks = old_tasks
+        self.unseen_tasks = unseen_tasks
+        self.spread = spread
+        self.max_labels = max_labels
+        self.fit_intercept = fit_intercept
+        self.random_state = random_state
+
+    def _make_spread(self) -> Spread:
+        return RegressionSpread() if self.spread is None else RegressionSpread(*self.spread)
+
+    def _make_loss(self, rows: Rows) -> Loss:
+        if not len(rows):
+            return SquaredError()
+        mean = np.average(rows.y, weights=rows.weight) if self.fit_intercept else 0.0
+        return SquaredError(float(np.average(np.square(rows.y - mean), weights=rows.weight)) or 1.0)
+
+    def _constant_score(self, rows: Rows) -> float:
+        return float(rows.y[0])
+
+    def _prepare_labels(self, y: Any, n: int) -> Any:
+        if y is None:
+            raise ValueError("requires y to be passed, but the target y is None")
+        target = check_array(column_or_1d(y, warn=True), ensure_2d=False, dtype=np.float64, input_name="y")
+        if len(target) != n:
+            raise ValueError(f"X has {n} rows but y has {len(target)} numbers")
+        return target
+
+    def _learn_rows(self, X: Array, y: Any, weight: Array | None, task: Hashable) -> TaskEvent:
+        started, rules = time.perf_counter(), self._rules()
+        X, y, weight = without_weightless(X, y, weight)
+        if weight is not None and rules.accept == "bound":
+            raise ValueError('accept="bound" needs rows that count once, not sample_weight')
+        self._start(X)
+        centred = X - self.representation_.origin if self.fit_intercept else X
+        outcome = self._learn_one(Table(Rows(centred, y, weight)), rules, self._seed())
+        return self._record(task, [outcome], outcome.assessment.error, started)
+
+    def _learn_source(self, source: LabelSource, task: Hashable) -> TaskEvent:
+        started, rules = time.perf_counter(), self._rules()
+
+        def prepare(X: Any, y: Any) -> tuple[Array, Any]:
+            rows = self._prepare(X)
+            return rows, self._prepare_labels(y, len(rows))
+
+        labels = RegressionLabels(Demand(source, prepare), self._origin)
+        labels.take()
+        outcome = self._learn_one(labels, rules, self._seed())
+        return self._record(task, [outcome], outcome.assessment.error, started)
+
+    def predict(self, X: Any, *, task: Hashable = None, tasks: Any = None) -> Array:
+        """Predictions for rows of one ``task``, or of a task a row (``tasks``)."""
+        check_is_fitted(self, "history_")
+        rows, rules = self._prepare(X), self._rules()
+        centred = rows - self.representation_.origin if self.fit_intercept else rows
+        if tasks is None:
+            return self._predictions(centred, task, rules)
+        if task is not None:
+            raise ValueError("give either task, for all rows, or tasks, one a row")
+        predictions = np.empty(len(rows))
+        for name, chosen in rows_of_tasks(tasks, len(rows)).items():
+            predictions[chosen] = self._predictions(centred[chosen], name, rules)
+        return predictions
+
+    def _predictions(self, X: Array, task: Hashable, rules: Any) -> Array:
+        if self._unknown(task):
+            direction, intercept = self._average_direction(rules)
+        else:
+            direction, intercept = self._direction(self.predictors_.of_task(self._position(task))[0], rules)
+        predictions: Array = X.dot(direction) + intercept
+        return predictions
+
+    def score(
+        self, X: Any, y: Any, *, task: Hashable = None, tasks: Any = None, sample_weight: Any = None
+    ) -> float:
+        """The coefficient of determination R^2 over all rows."""
+        weight = checked_weight(sample_weight, len(y))
+        return float(r2_score(y, self.predict(X, task=task, tasks=tasks), sample_weight=weight))
+
+    def score_tasks(self, X: Any, y: Any, tasks: Any) -> dict[Hashable, float]:
+        """R^2 of every task in a table."""
+        predictions, target = self.predict(X, tasks=tasks), np.asarray(y)
+        groups = rows_of_tasks(tasks, len(predictions))
+        return {name: float(r2_score(target[rows], predictions[rows])) for name, rows in groups.items()}

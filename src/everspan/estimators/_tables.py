@@ -1,0 +1,76 @@
+"""Columns beside the rows: task names and weights, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+
+from ..tasks import Array
+
+
+def task_names(tasks: Any, n: int) -> list[Hashable]:
+    """The column as a list of names, one a row."""
+    names = np.asarray(tasks)
+    if names.ndim != 1 or len(names) != n:
+        raise ValueError(f"tasks must name the task of each of the {n} rows, but its shape is {names.shape}")
+    listed: list[Hashable] = names.tolist()
+    missing = next((row for row, name in enumerate(listed) if name is None or name != name), None)
+    if missing is not None:
+        raise ValueError(f"every row needs a task, but row {missing} has {listed[missing]!r}")
+    return listed
+
+
+def rows_of_tasks(tasks: Any, n: int) -> dict[Hashable, NDArray[np.intp]]:
+    """The positions of every task's rows, tasks in order of first appearance."""
+    names = task_names(tasks, n)
+    codes = {name: code for code, name in enumerate(dict.fromkeys(names))}
+    code = np.fromiter((codes[name] for name in names), dtype=np.intp, count=n)
+    order = np.argsort(code, kind="stable")
+    starts = np.searchsorted(code[order], np.arange(len(codes) + 1))
+    return {name: order[starts[i] : starts[i + 1]] for i, name in enumerate(codes)}
+
+
+def checked_classes(y: Any, n: int) -> Any:
+    """Labels of n rows, none missing, none a fraction."""
+    if y is None:
+        raise ValueError("requires y to be passed, but the target y is None")
+    labels = column_or_1d(y, warn=True) if type(y) is not np.ndarray or y.ndim != 1 else y
+    if len(labels) != n:
+        raise ValueError(f"X has {n} rows but y has {len(labels)} labels")
+    kind = labels.dtype.kind
+    if kind not in "iubSU" and not (kind == "f" and bool((labels == np.floor(labels)).all())):
+        check_classification_targets(labels)
+        if kind == "O":
+            missing = next((row for row, label in enumerate(labels) if label is None or label != label), None)
+            if missing is not None:
+                raise ValueError(f"every row needs a label, but row {missing} has {labels[missing]!r}")
+    return labels
+
+
+def checked_weight(sample_weight: Any, n: int) -> Array | None:
+    """Weights as numbers; None where all rows count once."""
+    if sample_weight is None:
+        return None
+    weight = np.asarray(sample_weight, dtype=np.float64)
+    if weight.ndim == 0:
+        weight = np.full(n, float(weight))
+    if weight.shape != (n,):
+        raise ValueError(f"sample_weight must have one number for each of the {n} rows, not the shape {weight.shape}")
+    if not np.isfinite(weight).all() or (weight < 0.0).any():
+        raise ValueError("sample_weight must be finite and not negative")
+    return None if (weight == 1.0).all() else weight
+
+
+def without_weightless(X: Array, y: Any, weight: Array | None) -> tuple[Array, Any, Array | None]:
+    """Rows that count at all."""
+    if weight is None or weight.all():
+        return X, y, weight
+    counted = weight > 0.0
+    if not counted.any():
+        raise ValueError("all rows of the task have weight zero")
+    return X[counted], y[counted], weight[counted]

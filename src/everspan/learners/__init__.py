@@ -1,0 +1,27 @@
+"""Single-task learners: labelled rows in, a direction out. They know nothing of streams or representations."""
+
+from ._auto import PROBABILISTIC, Auto, Foreign, balanced, named_learner
+from ._base import Fit, Learner
+from ._bayes_point import BayesPoint
+from ._logistic import Logistic
+from ._multinomial import MultinomialFit, fit_multinomial
+from ._ridge import Ridge, least_squares
+from ._simple import Averaging, HardMargin
+
+__all__ = [
+    "PROBABILISTIC",
+    "Auto",
+    "Averaging",
+    "BayesPoint",
+    "Fit",
+    "Foreign",
+    "HardMargin",
+    "Learner",
+    "Logistic",
+    "MultinomialFit",
+    "Ridge",
+    "balanced",
+    "fit_multinomial",
+    "least_squares",
+    "named_learner",
+]

@@ -1,0 +1,216 @@
+"""The loop itself (paper, Algorithms 1 and 4): try the task on the features at hand; grow and refine if that fails.
+
+`learn` is a function: a task's labels and a representation in, a predictor and the next representation out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal, cast
+
+import numpy as np
+
+from .checks import Assessment, Check, HoldOut, Loss
+from .learners import Fit, Learner
+from .representation import LinearRepresentation, Refiner
+from .spread import Spread
+from .tasks import Action, Array, Labels, Rows
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What is asked of every task; the parameters of `LifelongClassifier`, resolved."""
+
+    epsilon: float
+    epsilon_acc: float | None
+    n_features: int | None
+    spread: Spread
+    learner: Learner
+    check: Check
+    loss: Callable[[Rows], Loss]
+    refiner: Refiner | None
+    refine_above: int
+    accept: Literal["estimate", "bound"]
+    goal: Literal["absolute", "excess"]
+    confidence: float
+    max_labels: int
+    constant: Callable[[Rows], float]
+    """The score to give to all rows when all labels are the same."""
+
+    def accuracy(self, dimension: int) -> float:
+        """epsilon_acc, the current dimension standing in for an unknown k."""
+        if self.epsilon_acc is not None:
+            return self.epsilon_acc
+        return self.spread.epsilon_acc(self.epsilon, self.n_features or max(dimension, 1))
+
+    def value(self, assessment: Assessment) -> float:
+        """What must be below epsilon: the estimate, or its bound."""
+        if self.accept == "estimate":
+            return assessment.error
+        return math.inf if assessment.upper is None else assessment.upper
+
+    def serves(self, attempt: Assessment, alone: Assessment | None = None) -> bool:
+        """Whether a fit on the features is good enough, by itself or next to what the task reaches alone."""
+        if self.value(attempt) <= self.epsilon:
+            return True
+        if self.goal == "absolute" or alone is None:
+            return False
+        reference = alone.lower if self.accept == "bound" and alone.lower is not None else alone.error
+        return self.value(attempt) <= reference + self.epsilon
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a task: its predictor, on the representation (reused) or on the inputs (grew)."""
+
+    action: Action
+    met: bool
+    fit: Fit
+    assessment: Assessment
+    confidence: float | None
+    labels_used: int
+    labels_wanted: int | None
+    representation: LinearRepresentation
+    refinement: Any = None
+    radius: float = math.inf
+
+
+def learn(labels: Labels, representation: LinearRepresentation, rules: Rules, position: int, seed: int) -> Outcome:
+    """Learn the task at this position of the stream."""
+    trial = _Trial(labels, rules, position, seed)
+    attempt: _Measured | None = None
+    if representation.dimension or trial.of_one_label():
+        attempt = trial.fit_on(representation.transform, rules.epsilon)  # c~_i on the current features
+        if rules.serves(attempt.assessment):
+            return trial.reused(attempt, representation)
+
+    accuracy = rules.accuracy(representation.dimension)
+    direct = trial.fit_on(_inputs, accuracy)  # w~_i, to within epsilon_acc
+    if attempt is not None and rules.serves(attempt.assessment, direct.assessment):
+        return trial.reused(attempt, representation)
+    if not np.any(direct.fit.coef):  # nothing in the inputs tells the labels apart
+        nothing = Fit(np.zeros(representation.dimension), direct.fit.intercept)
+        return trial.reused(replace(direct, fit=nothing), representation, met=rules.serves(direct.assessment))
+
+    grown = representation.with_feature(direct.fit.coef, rules.spread.distance(trial.distance_in_error(direct)))
+    refined, refinement, radius = refine(grown, rules)
+    return trial.grew(direct, accuracy, refined, refinement, radius)
+
+
+def refine(grown: LinearRepresentation, rules: Rules) -> tuple[LinearRepresentation, Any, float]:
+    """Refine all learned features (Algorithm 2), if the representation has become large enough to need it."""
+    if rules.refiner is None or grown.dimension <= rules.refine_above:
+        return grown, None, math.inf
+    k = rules.n_features or grown.apparent_dimension()
+    radius = rules.spread.distance(rules.accuracy(k))
+    refined, refinement = grown.refined(rules.refiner, k, radius)
+    return refined, refinement, radius
+
+
+@dataclass(frozen=True)
+class _Measured:
+    fit: Fit
+    assessment: Assessment
+    noise: float
+    risk: float
+    labels: int
+
+    @property
+    def confidence(self) -> float | None:
+        return None if self.assessment.upper is None else 1.0 - self.risk
+
+
+class _Trial:
+    """One task's labels, spent: every look at unseen rows takes its share of the task's risk."""
+
+    def __init__(self, labels: Labels, rules: Rules, position: int, seed: int) -> None:
+        self.labels, self.rules, self.seed = labels, rules, seed
+        self.risk = 1.0 - rules.confidence
+        self.bounded = rules.accept == "bound" or labels.on_demand
+        if self.bounded:  # 1/2 + 1/6 + 1/12 + ... = 1: the promise holds for all tasks of the stream at once
+            self.risk /= (position + 1) * (position + 2)
+        self.looks = 0
+
+    def of_one_label(self) -> bool:
+        y = self.labels.take().y
+        return bool(len(y)) and bool(y.min() == y.max())
+
+    def fit_on(self, transform: Callable[[Array], Array], level: float) -> _Measured:
+        """Fit and measure; with labels on demand, on twice as many until the bounds decide."""
+        labels, demanded = self.labels, self.labels.on_demand
+        check = HoldOut(shuffle=False) if demanded else self.rules.check
+        rows = labels.take()
+        while True:
+            self.looks += 1
+            risk = self.risk / (self.looks * (self.looks + 1)) if self.bounded else self.risk
+            if labels.on_demand:
+                rows = labels.take(self._enough(rows, level, risk))
+            shown = Rows(transform(rows.X), rows.y, rows.weight)
+            loss = self.rules.loss(rows)
+            scorer, assessment = check.measure(self._fit, shown, loss, risk, self.seed)
+            fit = cast(Fit, scorer)
+            noise = assessment.training if self.rules.goal == "excess" else 0.0
+            if not labels.on_demand or len(rows) >= self.rules.max_labels or _decided(assessment, level):
+                return _Measured(fit, assessment, loss.share(fit.noise) or noise, risk, len(rows))
+            rows = labels.take(2 * len(rows))
+
+    def _enough(self, rows: Rows, level: float, risk: float) -> int:
+        """At least so many that the held-out quarter could prove the level."""
+        least = 4 * self.rules.loss(rows).fewest_rows(level, risk)
+        return min(max(len(rows), least), self.rules.max_labels)
+
+    def _fit(self, rows: Rows) -> Fit:
+        if rows.y.min() == rows.y.max():
+            value = self.rules.constant(rows)
+            return Fit(np.zeros(rows.X.shape[1]), value, np.full(len(rows), value))
+        return self.rules.learner.fit(rows)
+
+    def distance_in_error(self, direct: _Measured) -> float:
+        """The error of a direct fit less what is noise: how far it seems to be from the best direction."""
+        one_in_all = 0.5 / max(len(direct.assessment.scores), 1) if self.rules.spread.counts_errors else 0.0
+        return max(direct.assessment.error - direct.noise, one_in_all)
+
+    def reused(self, attempt: _Measured, representation: LinearRepresentation, met: bool = True) -> Outcome:
+        wanted = None if met else self._wanted(attempt, attempt.assessment.error, self.rules.epsilon)
+        fit, assessment = attempt.fit, attempt.assessment
+        return Outcome("reused", met, fit, assessment, attempt.confidence, attempt.labels, wanted, representation)
+
+    def grew(
+        self,
+        direct: _Measured,
+        accuracy: float,
+        representation: LinearRepresentation,
+        refinement: Any,
+        radius: float,
+    ) -> Outcome:
+        assessment = direct.assessment
+        value = assessment.upper if self.bounded and assessment.upper is not None else assessment.error
+        met = value - direct.noise <= accuracy
+        return Outcome(
+            "grew",
+            met,
+            direct.fit,
+            assessment,
+            direct.confidence,
+            direct.labels,
+            None if met else self._wanted(direct, value - direct.noise, accuracy),
+            representation,
+            refinement,
+            radius,
+        )
+
+    def _wanted(self, measured: _Measured, reached: float, level: float) -> int:
+        """Labels at which the level would be reached if errors fall like one over their number."""
+        return math.ceil(measured.labels * max(reached / level, 1.05))
+
+
+def _decided(assessment: Assessment, level: float) -> bool:
+    """Whether the bounds say that the level is reached, or that no fit of this kind reaches it."""
+    reached = assessment.upper is not None and assessment.upper <= level
+    return reached or (assessment.training_lower is not None and assessment.training_lower > level)
+
+
+def _inputs(X: Array) -> Array:
+    return X

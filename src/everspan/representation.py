@@ -1,0 +1,105 @@
+"""What all tasks share: directions in the input space, learned one by one and refined into a small subspace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from .refinement import Refinement, refine
+from .tasks import Array
+
+Refiner = Callable[[Array, int, float], Any]
+_LOST = 1e-10  # a feature whose part outside the representation is shorter adds nothing but rounding
+
+
+@dataclass(frozen=True, eq=False)
+class LinearRepresentation:
+    """The map x -> basis' (x - origin), and every feature that was learned on the way to it.
+
+    Nothing in it ever changes: growing and refining give a new one, so that a call that fails leaves the old.
+
+    Attributes
+    ----------
+    origin : array of shape (d,)
+    features : array of shape (n, d)
+        Every direction learned directly, of unit length, kept for ever as refinement's input.
+    errors : array of shape (n,)
+        How far each may be from the truth, as a distance.
+    basis : array of shape (d, r)
+        Orthonormal columns.
+    """
+
+    origin: Array
+    features: Array
+    errors: Array
+    basis: Array
+
+    @classmethod
+    def empty(cls, origin: Array) -> LinearRepresentation:
+        d = len(origin)
+        return cls(origin, np.zeros((0, d)), np.zeros(0), np.zeros((d, 0)))
+
+    @property
+    def dimension(self) -> int:
+        return int(self.basis.shape[1])
+
+    def transform(self, X: Array) -> Array:
+        """The features of centred rows."""
+        Z: Array = X.dot(self.basis)
+        return Z
+
+    def with_feature(self, direction: Array, error: float) -> LinearRepresentation:
+        """One learned feature more; the basis grows by the part of it that is new, and its first columns stay."""
+        feature = direction / np.linalg.norm(direction)
+        new = feature
+        for _ in range(2):  # once more for what rounding left
+            new = new - self.basis.dot(self.basis.T.dot(new))
+        length = float(np.linalg.norm(new))
+        basis = self.basis if length < _LOST else np.column_stack([self.basis, new / length])
+        return LinearRepresentation(
+            self.origin, np.vstack([self.features, feature]), np.append(self.errors, error), basis
+        )
+
+    def without_feature(self, index: int) -> LinearRepresentation:
+        """One learned feature less; the basis is the span of the others."""
+        kept = LinearRepresentation.empty(self.origin)
+        for position, (feature, error) in enumerate(zip(self.features, self.errors, strict=True)):
+            if position != index:
+                kept = kept.with_feature(feature, float(error))
+        return kept
+
+    def refined(self, refiner: Refiner, k: int, radius: float) -> tuple[LinearRepresentation, Any]:
+        """Algorithm 3: a small subspace near all learned features takes the place of the basis."""
+        result = refiner(self.features, k, radius)
+        basis = np.asarray(getattr(result, "basis", result), dtype=np.float64)
+        return LinearRepresentation(self.origin, self.features, self.errors, basis), result
+
+    def apparent_dimension(self) -> int:
+        """How many directions the learned features share, by what the errors of the features cannot explain.
+
+        A random n x d matrix whose rows have length s has singular values up to about s (1 + sqrt(n / d)). Of q
+        directions kept, the n - q others must look like that: the least such q. (With few and inaccurate features
+        nearly all are kept; the count becomes exact as they get more.)
+        """
+        n, d = self.features.shape
+        values = np.linalg.svd(self.features, compute_uv=False)
+        noise = float(np.sqrt(np.mean(np.square(self.errors)))) + 1e-7
+        q = len(values)
+        while q > 1 and values[q - 1] < 1.05 * noise * (1.0 + np.sqrt((n - q + 1) / d)):
+            q -= 1
+        return q
+
+
+@dataclass(frozen=True)
+class SubspaceRefiner:
+    """`everspan.refine` with its method and rounding chosen."""
+
+    method: Literal["sdp", "svd"] = "sdp"
+    rounding: Literal["certified", "extreme", "paper"] = "certified"
+
+    def __call__(self, W: Array, k: int, radius: float) -> Refinement:
+        good_enough = radius if (self.method, self.rounding) == ("sdp", "certified") else None
+        return refine(W, k, method=self.method, rounding=self.rounding, radius=good_enough)
