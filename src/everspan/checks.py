@@ -29,12 +29,15 @@ class Scorer(Protocol):
 class Assessment:
     """An estimate of a fit's error, and bounds where rows the fit has not seen allow them.
 
-    ``rows`` are the positions of the rows it rests on and ``scores`` their scores, each by a fit that left it out
-    (except for the training error). ``training`` is the error on the rows the fit has seen, too low by what the fit
-    took from their noise; so ``training_lower``, a lower bound made of it, is one for every fit of this kind.
+    ``plausible`` is what the error may be at most if the estimate was lucky (one time in a thousand, as if its rows
+    were independent): no bound to report, but one to be careful with. ``rows`` are the positions of the rows it rests
+    on and ``scores`` their scores, each by a fit that left it out (except for the training error). ``training`` is the
+    error on the rows the fit has seen, too low by what the fit took from their noise; so ``training_lower``, a lower
+    bound made of it, is one for every fit of this kind.
     """
 
     error: float
+    plausible: float
     lower: float | None
     upper: float | None
     training: float
@@ -201,7 +204,8 @@ class TrainingError:
         fitted = fit(rows)
         scores = fitted.scores(rows.X)
         error = loss.mean(rows, scores)
-        return fitted, Assessment(error, None, None, error, None, np.arange(len(rows)), scores)
+        plausible = _plausible(loss, rows, scores, error)
+        return fitted, Assessment(error, plausible, None, None, error, None, np.arange(len(rows)), scores)
 
 
 @dataclass(frozen=True)
@@ -215,8 +219,7 @@ class LeaveOneOut:
         scores = fitted.unseen
         if scores is None:
             scores = cross_validated_scores(fit, rows, self.folds, seed)
-        training = loss.mean(rows, fitted.scores(rows.X))
-        return fitted, Assessment(loss.mean(rows, scores), None, None, training, None, np.arange(len(rows)), scores)
+        return fitted, _left_out(loss, rows, fitted, scores)
 
 
 @dataclass(frozen=True)
@@ -228,8 +231,7 @@ class CrossValidation:
     def measure(self, fit: FitRows, rows: Rows, loss: Loss, risk: float, seed: int) -> tuple[Scorer, Assessment]:
         fitted = fit(rows)
         scores = cross_validated_scores(fit, rows, self.folds, seed)
-        training = loss.mean(rows, fitted.scores(rows.X))
-        return fitted, Assessment(loss.mean(rows, scores), None, None, training, None, np.arange(len(rows)), scores)
+        return fitted, _left_out(loss, rows, fitted, scores)
 
 
 @dataclass(frozen=True)
@@ -256,10 +258,13 @@ class HoldOut:
         scores = fitted.scores(unseen.X)
         seen_scores = fitted.scores(seen.X)
         training, best = loss.mean(seen, seen_scores), loss.bounds(seen, seen_scores, risk)
-        bounds = loss.bounds(unseen, scores, risk) or (None, None)
+        lower, upper = loss.bounds(unseen, scores, risk) or (None, None)
         training_lower = None if best is None else best[0]
         error = loss.mean(unseen, scores)
-        return fitted, Assessment(error, *bounds, training, training_lower, np.flatnonzero(held), scores)
+        plausible = _plausible(loss, unseen, scores, error)
+        return fitted, Assessment(
+            error, plausible, lower, upper, training, training_lower, np.flatnonzero(held), scores
+        )
 
 
 @dataclass(frozen=True)
@@ -267,7 +272,7 @@ class AutoCheck:
     """`HoldOut` where rows are plenty for the columns, `LeaveOneOut` where each is needed for the fit."""
 
     def measure(self, fit: FitRows, rows: Rows, loss: Loss, risk: float, seed: int) -> tuple[Scorer, Assessment]:
-        plenty = len(rows) >= max(1000, 50 * (rows.X.shape[1] + 1))
+        plenty = rows.count() >= max(1000, 50 * (rows.X.shape[1] + 1))
         chosen: Check = HoldOut() if plenty else LeaveOneOut()
         return chosen.measure(fit, rows, loss, risk, seed)
 
@@ -298,6 +303,17 @@ def cross_validated_scores(fit: FitRows, rows: Rows, folds: int, seed: int) -> A
         chosen = fold == left_out
         scores[chosen] = fit(rows.part(~chosen)).scores(rows.X[chosen])
     return scores
+
+
+def _left_out(loss: Loss, rows: Rows, fitted: Scorer, scores: Array) -> Assessment:
+    error, training = loss.mean(rows, scores), loss.mean(rows, fitted.scores(rows.X))
+    plausible = _plausible(loss, rows, scores, error)
+    return Assessment(error, plausible, None, None, training, None, np.arange(len(rows)), scores)
+
+
+def _plausible(loss: Loss, rows: Rows, scores: Array, error: float) -> float:
+    bounds = loss.bounds(rows, scores, 1e-3)
+    return error if bounds is None else bounds[1]
 
 
 def _weighted_mean(values: Array, weight: Array | None) -> float:

@@ -69,6 +69,7 @@ class Outcome:
     met: bool
     fit: Fit
     assessment: Assessment
+    plausible: float
     confidence: float | None
     labels_used: int
     labels_wanted: int | None
@@ -82,12 +83,12 @@ def learn(labels: Labels, representation: LinearRepresentation, rules: Rules, po
     trial = _Trial(labels, rules, position, seed)
     attempt: _Measured | None = None
     if representation.dimension or trial.of_one_label():
-        attempt = trial.fit_on(representation.transform, rules.epsilon)  # c~_i on the current features
+        attempt = trial.fit_on(representation.transform, rules.epsilon, 0.5 * rules.epsilon)  # c~_i on current features
         if rules.serves(attempt.assessment):
             return trial.reused(attempt, representation)
 
     accuracy = rules.accuracy(representation.dimension)
-    direct = trial.fit_on(_inputs, accuracy)  # w~_i, to within epsilon_acc
+    direct = trial.fit_on(_inputs, accuracy, accuracy)  # w~_i, to within epsilon_acc
     if attempt is not None and rules.serves(attempt.assessment, direct.assessment):
         return trial.reused(attempt, representation)
     if not np.any(direct.fit.coef):  # nothing in the inputs tells the labels apart
@@ -137,8 +138,13 @@ class _Trial:
         y = self.labels.take().y
         return bool(len(y)) and bool(y.min() == y.max())
 
-    def fit_on(self, transform: Callable[[Array], Array], level: float) -> _Measured:
-        """Fit and measure; with labels on demand, on twice as many until the bounds decide."""
+    def fit_on(self, transform: Callable[[Array], Array], level: float, hopeless: float) -> _Measured:
+        """Fit and measure; with labels on demand, on twice as many until the bounds decide.
+
+        They decide when the error is surely below the level, or that of every fit surely above ``hopeless``. For a
+        try that is half the level: telling errors just below epsilon from those just above would take more labels
+        than learning the feature.
+        """
         labels, demanded = self.labels, self.labels.on_demand
         check = HoldOut(shuffle=False) if demanded else self.rules.check
         rows = labels.take()
@@ -152,7 +158,11 @@ class _Trial:
             scorer, assessment = check.measure(self._fit, shown, loss, risk, self.seed)
             fit = cast(Fit, scorer)
             noise = assessment.training if self.rules.goal == "excess" else 0.0
-            if not labels.on_demand or len(rows) >= self.rules.max_labels or _decided(assessment, level):
+            if (
+                not labels.on_demand
+                or len(rows) >= self.rules.max_labels
+                or _decided(assessment, shown, level, hopeless)
+            ):
                 return _Measured(fit, assessment, loss.share(fit.noise) or noise, risk, len(rows))
             rows = labels.take(2 * len(rows))
 
@@ -174,31 +184,31 @@ class _Trial:
 
     def reused(self, attempt: _Measured, representation: LinearRepresentation, met: bool = True) -> Outcome:
         wanted = None if met else self._wanted(attempt, attempt.assessment.error, self.rules.epsilon)
-        fit, assessment = attempt.fit, attempt.assessment
-        return Outcome("reused", met, fit, assessment, attempt.confidence, attempt.labels, wanted, representation)
+        return self._outcome("reused", met, attempt, wanted, representation)
 
     def grew(
-        self,
-        direct: _Measured,
-        accuracy: float,
-        representation: LinearRepresentation,
-        refinement: Any,
-        radius: float,
+        self, direct: _Measured, accuracy: float, representation: LinearRepresentation, refinement: Any, radius: float
     ) -> Outcome:
         assessment = direct.assessment
         value = assessment.upper if self.bounded and assessment.upper is not None else assessment.error
         met = value - direct.noise <= accuracy
+        wanted = None if met else self._wanted(direct, value - direct.noise, accuracy)
+        outcome = self._outcome("grew", met, direct, wanted, representation)
+        return replace(outcome, refinement=refinement, radius=radius)
+
+    def _outcome(
+        self, action: Action, met: bool, measured: _Measured, wanted: int | None, representation: LinearRepresentation
+    ) -> Outcome:
         return Outcome(
-            "grew",
-            met,
-            direct.fit,
-            assessment,
-            direct.confidence,
-            direct.labels,
-            None if met else self._wanted(direct, value - direct.noise, accuracy),
-            representation,
-            refinement,
-            radius,
+            action=action,
+            met=met,
+            fit=measured.fit,
+            assessment=measured.assessment,
+            plausible=max(measured.assessment.plausible - measured.noise, 0.0),
+            confidence=measured.confidence,
+            labels_used=measured.labels,
+            labels_wanted=wanted,
+            representation=representation,
         )
 
     def _wanted(self, measured: _Measured, reached: float, level: float) -> int:
@@ -206,10 +216,11 @@ class _Trial:
         return math.ceil(measured.labels * max(reached / level, 1.05))
 
 
-def _decided(assessment: Assessment, level: float) -> bool:
-    """Whether the bounds say that the level is reached, or that no fit of this kind reaches it."""
-    reached = assessment.upper is not None and assessment.upper <= level
-    return reached or (assessment.training_lower is not None and assessment.training_lower > level)
+def _decided(assessment: Assessment, rows: Rows, level: float, hopeless: float) -> bool:
+    if assessment.upper is not None and assessment.upper <= level:
+        return True
+    enough = len(rows) >= 10 * (rows.X.shape[1] + 1)  # with fewer, more of them still make a better fit
+    return enough and assessment.training_lower is not None and assessment.training_lower > hopeless
 
 
 def _inputs(X: Array) -> Array:

@@ -6,11 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-Array = NDArray[np.float64]
-
 _REFINEMENT_FACTOR = math.sqrt(2.0)  # Theorem 5: refinement keeps every feature within sqrt(2) epsilon_acc
 
 
@@ -29,8 +24,11 @@ class Spread(Protocol):
     def distance(self, error: float) -> float:
         """The largest distance of two unit directions whose predictors differ by this error."""
 
-    def after_move(self, error: Array, cosine: Array) -> Array:
-        """A bound on the error of predictors that had this error and were turned by an angle of this cosine."""
+    def after_move(self, error: float, cosine: float) -> float:
+        """A bound on the error of a predictor that had this error and was turned by an angle of this cosine."""
+
+    def implied(self, cosine: float) -> float:
+        """The least error of a predictor whose truth is at an angle of at most this cosine."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +62,11 @@ class HalfspaceSpread:
     def distance(self, error: float) -> float:
         return math.sin(min(error / self.c1, math.pi / 2.0))
 
-    def after_move(self, error: Array, cosine: Array) -> Array:
-        return error + self.c2 * np.arccos(np.clip(cosine, -1.0, 1.0))
+    def after_move(self, error: float, cosine: float) -> float:
+        return error + self.c2 * math.acos(min(cosine, 1.0))
+
+    def implied(self, cosine: float) -> float:
+        return self.c1 * math.acos(min(cosine, 1.0))
 
 
 @dataclass(frozen=True)
@@ -98,10 +99,11 @@ class RegressionSpread:
     def distance(self, error: float) -> float:
         return min(math.sqrt(error / self.c1), 1.0)
 
-    def after_move(self, error: Array, cosine: Array) -> Array:
-        turned = np.sqrt(np.maximum(1.0 - np.square(cosine), 0.0))
-        moved: Array = np.square(np.sqrt(error) + math.sqrt(self.c2) * turned)
-        return moved
+    def after_move(self, error: float, cosine: float) -> float:
+        return (math.sqrt(error) + math.sqrt(self.c2 * max(1.0 - cosine**2, 0.0))) ** 2
+
+    def implied(self, cosine: float) -> float:
+        return self.c1 * max(1.0 - cosine**2, 0.0)
 
 
 def _check_constants(c1: float, c2: float) -> None:

@@ -44,6 +44,10 @@ class Rows:
     def __len__(self) -> int:
         return len(self.y)
 
+    def count(self) -> float:
+        """How many rows these count for."""
+        return float(len(self.y)) if self.weight is None else float(np.add.reduce(self.weight))
+
     def part(self, chosen: Any) -> Rows:
         return Rows(self.X[chosen], self.y[chosen], None if self.weight is None else self.weight[chosen])
 

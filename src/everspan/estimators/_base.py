@@ -19,9 +19,8 @@ from ..learners import named_learner
 from ..lifelong import Outcome, Rules, learn, refine
 from ..representation import LinearRepresentation, SubspaceRefiner
 from ..spread import Spread
-from ..tasks import Array, History, Labels, LabelSource, Rows, TaskEvent
+from ..tasks import Array, History, Labels, Rows, TaskEvent
 from ._predictors import Predictors
-from ._tables import checked_weight, rows_of_tasks
 
 
 class RepresentationWarning(UserWarning):
@@ -104,13 +103,13 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
         """A call that fails changes nothing: what it added is taken back."""
-        before = dict(vars(self))
+        before = dict(self.__dict__)
         mark = self.predictors_.mark() if "predictors_" in before else None
         try:
             yield
         except BaseException:
-            vars(self).clear()
-            vars(self).update(before)
+            self.__dict__.clear()
+            self.__dict__.update(before)
             if mark is not None:
                 self.predictors_.truncate(*mark)
                 self._truncate(mark[1])
@@ -140,10 +139,10 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         checked: Array = validate_data(self, X, dtype=np.float64, reset=not hasattr(self, "n_features_in_"))
         return checked
 
-    def _start(self, X: Array) -> None:
+    def _start(self, X: Array, weight: Array | None = None) -> None:
         """Set up an empty stream around the first rows."""
         if not hasattr(self, "representation_"):
-            origin = X.mean(axis=0) if self.fit_intercept else np.zeros(X.shape[1])
+            origin = np.average(X, axis=0, weights=weight) if self.fit_intercept else np.zeros(X.shape[1])
             self.representation_ = LinearRepresentation.empty(origin)
             self.predictors_ = Predictors()
             self.predictors_.new_version(self.representation_.basis)
@@ -157,15 +156,10 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _seed(self) -> int:
         """The seed of the next task's splits: the same whatever the tasks before it were."""
-        state = 0 if self.random_state is None else self.random_state
+        state: Any = 0 if self.random_state is None else self.random_state
         if isinstance(state, numbers.Integral):
             return (int(state) % 2**31) * 2**32 + len(self.history_)
         return int(state.randint(2**31))
-
-    def _check_new(self, task: Hashable) -> None:
-        if hasattr(self, "_places") and task in self._places:
-            known = "the anonymous task" if task is None else f"task {task!r}"
-            raise ValueError(f"{known} is already learned: forget({task!r}) it first, or give the new rows another name")
 
     def _learn_one(self, labels: Labels, rules: Rules, seed: int) -> Outcome:
         outcome = learn(labels, self.representation_, rules, len(self.history_), seed)
@@ -176,15 +170,16 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _keep(self, outcome: Outcome, rules: Rules) -> None:
         """Make the outcome's representation the current one, and its predictor the next."""
-        fit, reference = outcome.fit, rules.value(outcome.assessment)
+        fit, reference, plausible = outcome.fit, rules.value(outcome.assessment), outcome.plausible
         if outcome.representation is not self.representation_:
             self.representation_ = outcome.representation
             self.predictors_.new_version(outcome.representation.basis)
         if outcome.action == "reused":
-            self.predictors_.add(fit.coef, fit.intercept, reference)
+            self.predictors_.add(fit.coef, fit.intercept, reference, plausible)
         else:
             feature = len(self.representation_.features) - 1
-            self.predictors_.add_direct(feature, float(np.linalg.norm(fit.coef)), fit.intercept, reference)
+            length = float(np.linalg.norm(fit.coef))
+            self.predictors_.add_direct(feature, length, fit.intercept, reference, plausible)
 
     def _warn_once(self, rules: Rules, outcome: Outcome) -> None:
         if getattr(self, "_warned", False):
@@ -224,83 +219,7 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self.history_.append(event)
         return event
 
-    # The stream ------------------------------------------------------------------------------------------------------
-
-    def fit(self, X: Any, y: Any, *, tasks: Any = None, sample_weight: Any = None) -> Self:
-        """Forget everything, then learn the tasks of a table in order of first appearance.
-
-        Parameters
-        ----------
-        X : array or table of shape (n, d)
-        y : array of shape (n,)
-        tasks : array of shape (n,), optional
-            The task of every row. Without it all rows are one anonymous task.
-        sample_weight : array of shape (n,), optional
-            How often each row counts.
-        """
-        with self._all_or_nothing():
-            self._reset()
-            self._learn_table(X, y, tasks, sample_weight)
-        return self
-
-    def partial_fit(
-        self, X: Any, y: Any = None, *, task: Hashable = None, tasks: Any = None, sample_weight: Any = None, classes: Any = None
-    ) -> Self:
-        """Learn one more task (or, with ``tasks``, the tasks of a table) on top of what is known.
-
-        ``classes`` is there for scikit-learn's callers and not needed: every task has its own.
-        """
-        with self._all_or_nothing():
-            if tasks is not None:
-                self._learn_table(X, y, tasks, sample_weight)
-            else:
-                self._learn(X, y, task, sample_weight)
-        return self
-
-    def learn_task(self, X: Any, y: Any = None, *, task: Hashable = None, sample_weight: Any = None) -> TaskEvent:
-        """Learn one more task and tell what happened.
-
-        Parameters
-        ----------
-        X : array or table of shape (n, d), or a source of labels
-            A source has ``draw(n) -> (X, y)``; it is asked for few labels to try the features at hand, and for more,
-            doubling, only while the bounds on the error do not decide.
-        y : array of shape (n,)
-        task : hashable, optional
-            The task's name.
-        sample_weight : array of shape (n,), optional
-        """
-        with self._all_or_nothing():
-            return self._learn(X, y, task, sample_weight)
-
-    def _learn(self, X: Any, y: Any, task: Hashable, sample_weight: Any) -> TaskEvent:
-        self._check_new(task)
-        if y is None and isinstance(X, LabelSource):
-            if sample_weight is not None:
-                raise ValueError("sample_weight goes with rows, not with labels on demand")
-            return self._learn_source(X, task)
-        rows = self._prepare(X)
-        labels, weight = self._prepare_labels(y, len(rows)), checked_weight(sample_weight, len(rows))
-        return self._learn_rows(rows, labels, weight, task)
-
-    def _learn_table(self, X: Any, y: Any, tasks: Any, sample_weight: Any) -> None:
-        if tasks is None:
-            self._learn(X, y, None, sample_weight)
-            return
-        rows = self._prepare(X)
-        labels, weight = self._prepare_labels(y, len(rows)), checked_weight(sample_weight, len(rows))
-        for task, chosen in rows_of_tasks(tasks, len(rows)).items():
-            self._check_new(task)
-            self._learn_rows(rows[chosen], labels[chosen], None if weight is None else weight[chosen], task)
-
-    def _prepare_labels(self, y: Any, n: int) -> Any:
-        raise NotImplementedError
-
-    def _learn_rows(self, X: Array, y: Any, weight: Array | None, task: Hashable) -> TaskEvent:
-        raise NotImplementedError
-
-    def _learn_source(self, source: LabelSource, task: Hashable) -> TaskEvent:
-        raise NotImplementedError
+    # Forgetting -------------------------------------------------------------------------------------------------------
 
     def forget(self, task: Hashable = None) -> Self:
         """Remove a task: its predictor, its event, the feature learned from it; the representation is refined anew.
@@ -345,20 +264,6 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         if task is None:
             raise ValueError(f"name the task to predict for: task=... or tasks=...; known are {known or 'none'}")
         raise ValueError(f"task {task!r} has not been learned; known are {known or 'none'}")
-
-    def _unknown(self, task: Hashable) -> bool:
-        named = task is not None or len(self._places) != 1
-        return self.unseen_tasks == "average" and named and task not in self._places
-
-    def _direction(self, index: int, rules: Rules) -> tuple[Array, float]:
-        spread = rules.spread if self.old_tasks == "reproject" and rules.refiner is not None else None
-        proved = rules.accept == "bound"
-        return self.predictors_.read(index, self.representation_, spread, rules.epsilon, proved)
-
-    def _average_direction(self, rules: Rules) -> tuple[Array, float]:
-        """The mean of all tasks' predictors."""
-        reads = [self._direction(index, rules) for index in range(len(self.predictors_))]
-        return np.mean([direction for direction, _ in reads], axis=0), float(np.mean([b for _, b in reads]))
 
     def transform(self, X: Any) -> Array:
         """The shared representation of rows, for any pipeline."""

@@ -21,8 +21,8 @@ from ..learners import PROBABILISTIC, balanced
 from ..lifelong import Outcome, Rules
 from ..spread import HalfspaceSpread, Spread
 from ..tasks import Array, LabelSource, Rows, Table, TaskEvent
-from ._base import LifelongEstimator
 from ._labels import Demand, HalfspaceLabels
+from ._stream import TaskStream
 from ._tables import checked_classes, checked_weight, rows_of_tasks, without_weightless
 
 
@@ -32,7 +32,7 @@ def _has_probabilities(estimator: LifelongClassifier) -> bool:
     return True
 
 
-class LifelongClassifier(ClassifierMixin, LifelongEstimator):  # type: ignore[misc]
+class LifelongClassifier(ClassifierMixin, TaskStream):  # type: ignore[misc]
     """Classification tasks that arrive one after another and share a small linear representation.
 
     Every new task is first tried on the features at hand. If that is good enough they are reused; otherwise one new
@@ -104,60 +104,17 @@ class LifelongClassifier(ClassifierMixin, LifelongEstimator):  # type: ignore[mi
     >>> model = LifelongClassifier(epsilon=0.1)
     >>> for name, X, y in LinearStream(d=20, k=2, tasks=6, rows=400, seed=1):
     ...     print(model.learn_task(X, y, task=name))
-    task 0: learned feature 1, representation of 1 dimension, error 0.0325, 400 labels
-    task 1: learned feature 2, representation of 2 dimensions, error 0.04, 400 labels
-    task 2: reused 2 features, error 0.0225, 400 labels
+    task 0: learned feature 1, representation of 1 dimension, error 0.0175, 400 labels
+    task 1: learned feature 2, representation of 2 dimensions, error 0.0275, 400 labels
+    task 2: reused 2 features, error 0.0375, 400 labels
     task 3: reused 2 features, error 0.035, 400 labels
-    task 4: reused 2 features, error 0.0325, 400 labels
-    task 5: reused 2 features, error 0.025, 400 labels
+    task 4: reused 2 features, error 0.0375, 400 labels
+    task 5: reused 2 features, error 0.0475, 400 labels
     >>> model.predict(X[:3], task="task 5")
-    array([1., 1., 1.])
+    array([-1.,  1., -1.])
     """
 
     _losses: ClassVar[tuple[str, ...]] = ("error", "log_loss", "auc")
-
-    def __init__(
-        self,
-        epsilon: float = 0.1,
-        *,
-        n_features: int | None = None,
-        epsilon_acc: float | None = None,
-        refiner: Any = "sdp",
-        rounding: str = "certified",
-        refine_above: int | None = None,
-        representation: str = "linear",
-        learner: Any = "auto",
-        check: Any = "auto",
-        accept: str = "estimate",
-        goal: str = "absolute",
-        loss: str = "error",
-        confidence: float = 0.95,
-        old_tasks: str = "reproject",
-        unseen_tasks: str = "error",
-        spread: tuple[float, float] | None = None,
-        max_labels: int = 200_000,
-        fit_intercept: bool = True,
-        random_state: Any = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.n_features = n_features
-        self.epsilon_acc = epsilon_acc
-        self.refiner = refiner
-        self.rounding = rounding
-        self.refine_above = refine_above
-        self.representation = representation
-        self.learner = learner
-        self.check = check
-        self.accept = accept
-        self.goal = goal
-        self.loss = loss
-        self.confidence = confidence
-        self.old_tasks = old_tasks
-        self.unseen_tasks = unseen_tasks
-        self.spread = spread
-        self.max_labels = max_labels
-        self.fit_intercept = fit_intercept
-        self.random_state = random_state
 
     def _make_spread(self) -> Spread:
         return HalfspaceSpread() if self.spread is None else HalfspaceSpread(*self.spread)
@@ -168,15 +125,15 @@ class LifelongClassifier(ClassifierMixin, LifelongEstimator):  # type: ignore[mi
         return AreaAbove() if self.loss == "auc" else ZeroOne()
 
     def _constant_score(self, rows: Rows) -> float:
-        return math.copysign(math.log(len(rows) + 1.0), rows.y[0])  # the rule of succession
+        return math.copysign(math.log(rows.count() + 1.0), rows.y[0])  # the rule of succession
 
     # Learning --------------------------------------------------------------------------------------------------------
 
     def _prepare_labels(self, y: Any, n: int) -> Any:
         return checked_classes(y, n)
 
-    def _start(self, X: Array) -> None:
-        super()._start(X)
+    def _start(self, X: Array, weight: Array | None = None) -> None:
+        super()._start(X, weight)
         if not hasattr(self, "classes_"):
             self.classes_: Any = np.zeros(0)
             self._label_sets: list[Any] = []
@@ -195,7 +152,7 @@ class LifelongClassifier(ClassifierMixin, LifelongEstimator):  # type: ignore[mi
         if weight is not None and rules.accept == "bound":
             raise ValueError('accept="bound" needs rows that count once, not sample_weight')
         classes, codes = np.unique(y, return_inverse=True)
-        self._start(X)
+        self._start(X, weight)
         centred = X - self.representation_.origin if self.fit_intercept else X
         if len(classes) <= 2:
             signs = np.where(codes == len(classes) - 1, 1.0, -1.0)
@@ -229,9 +186,7 @@ class LifelongClassifier(ClassifierMixin, LifelongEstimator):  # type: ignore[mi
         outcome = self._learn_one(labels, rules, self._seed())
         return self._finish(task, labels.classes, [outcome], outcome.assessment.error, started)
 
-    def _finish(
-        self, task: Hashable, classes: Any, outcomes: list[Outcome], error: float, started: float
-    ) -> TaskEvent:
+    def _finish(self, task: Hashable, classes: Any, outcomes: list[Outcome], error: float, started: float) -> TaskEvent:
         known = next((i for i, seen in enumerate(self._label_sets) if _same(seen, classes)), None)
         if known is None:
             known = len(self._label_sets)
@@ -280,7 +235,7 @@ class LifelongClassifier(ClassifierMixin, LifelongEstimator):  # type: ignore[mi
         scores = _assembled([(rows, scores) for rows, scores, _ in parts])
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
-    @available_if(_has_probabilities)
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any, *, task: Hashable = None, tasks: Any = None) -> Any:
         """Probabilities of the task's classes, a column each in sorted order.
 
@@ -291,9 +246,7 @@ class LifelongClassifier(ClassifierMixin, LifelongEstimator):  # type: ignore[mi
             raise ValueError("these tasks have different classes: ask for one task at a time")
         return _assembled([(rows, _probabilities(scores, classes)) for rows, scores, classes in parts])
 
-    def score(
-        self, X: Any, y: Any, *, task: Hashable = None, tasks: Any = None, sample_weight: Any = None
-    ) -> float:
+    def score(self, X: Any, y: Any, *, task: Hashable = None, tasks: Any = None, sample_weight: Any = None) -> float:
         """Accuracy over all rows."""
         correct = self.predict(X, task=task, tasks=tasks) == np.asarray(y)
         return float(np.average(correct, weights=checked_weight(sample_weight, len(correct))))

@@ -29,7 +29,7 @@ class ClassIncrementalClassifier(ClassifierMixin, LifelongEstimator):  # type: i
 
     Parameters
     ----------
-    epsilon : float, default=0.05
+    epsilon : float, default=0.02
         How much worse than on all columns a class may be told from the others on the representation, as the mean
         error of both sides.
     memory : int or None, default=2000
@@ -77,7 +77,7 @@ class ClassIncrementalClassifier(ClassifierMixin, LifelongEstimator):  # type: i
 
     def __init__(
         self,
-        epsilon: float = 0.05,
+        epsilon: float = 0.02,
         *,
         memory: int | None = 2000,
         n_features: int | None = None,
@@ -141,17 +141,17 @@ class ClassIncrementalClassifier(ClassifierMixin, LifelongEstimator):  # type: i
             labels, weight = self._prepare_labels(y, len(rows)), checked_weight(sample_weight, len(rows))
             return self._learn_rows(*without_weightless(rows, labels, weight))
 
-    def _start(self, X: Array) -> None:
-        super()._start(X)
+    def _start(self, X: Array, weight: Array | None = None) -> None:
+        super()._start(X, weight)
         if not hasattr(self, "memory_"):
             self.memory_ = RowMemory(np.zeros((0, X.shape[1])), np.zeros(0), np.zeros(0), np.zeros(0), {})
             self.classes_: Any = np.zeros(0)
 
-    def _learn_rows(self, X: Array, y: Any, weight: Array | None) -> TaskEvent:  # type: ignore[override]
+    def _learn_rows(self, X: Array, y: Any, weight: Array | None) -> TaskEvent:
         started, rules = time.perf_counter(), self._rules()
         size = None if self.memory is None else checked_count("memory", self.memory, 1)
         rules = replace(rules, learner=balanced(rules.learner))
-        self._start(X)
+        self._start(X, weight)
         seed = self._seed()
         pool = self.memory_.joined(X, y, np.ones(len(X)) if weight is None else weight, seed)
         classes = np.unique(pool.labels)
@@ -159,14 +159,19 @@ class ClassIncrementalClassifier(ClassifierMixin, LifelongEstimator):  # type: i
         centred = pool.rows - self.representation_.origin if self.fit_intercept else pool.rows
         counts = None if (pool.counts == 1.0).all() else pool.counts
         outcomes = []
-        for label in new if len(classes) > 1 else ():  # the binary view decides growth
-            side = np.where(pool.labels == label, 1.0, -1.0)
-            outcomes.append(self._learn_one(Table(Rows(centred, side, counts)), rules, seed))
+        for label, other in _pairs(new, classes):
+            chosen = ((pool.labels == label) | (pool.labels == other)) & ~pool.aside
+            side = np.where(pool.labels[chosen] == label, 1.0, -1.0)
+            rows = Rows(centred[chosen], side, None if counts is None else counts[chosen])
+            outcomes.append(self._learn_one(Table(rows), rules, seed))
+        self._fit_classifier(centred, pool, classes)
+        self.classes_, self.memory_ = classes, pool.trimmed(size)
+        return self._record(self._name(new), outcomes, self.error_, started, labels_used=len(X))
+
+    def _fit_classifier(self, centred: Array, pool: RowMemory, classes: Any) -> None:
         codes = np.searchsorted(classes, pool.labels)
-        fit = fit_multinomial(self.representation_.transform(centred), codes, pool.weights(), seed)
-        self.classes_, self.coef_, self.intercept_ = classes, fit.coef, fit.intercept
-        self.memory_ = pool.trimmed(size)
-        return self._record(self._name(new), outcomes, fit.error, started, labels_used=len(X))
+        fit = fit_multinomial(centred, codes, pool.weights(), self.representation_.basis, pool.aside)
+        self.coef_, self.intercept_, self.error_ = fit.coef @ fit.basis.T, fit.intercept, fit.error
 
     def _name(self, new: Any) -> Hashable:
         """The label that is new, or the tuple of those that are."""
@@ -182,7 +187,9 @@ class ClassIncrementalClassifier(ClassifierMixin, LifelongEstimator):  # type: i
 
     def _scores(self, X: Any) -> Array:
         check_is_fitted(self, "history_")
-        scores: Array = self.transform(X) @ self.coef_.T + self.intercept_
+        rows = self._prepare(X)
+        centred = rows - self.representation_.origin if self.fit_intercept else rows
+        scores: Array = centred @ self.coef_.T + self.intercept_
         return scores
 
     def decision_function(self, X: Any) -> Array:
@@ -198,7 +205,8 @@ class ClassIncrementalClassifier(ClassifierMixin, LifelongEstimator):  # type: i
 
     def predict(self, X: Any) -> Any:
         """The most probable class."""
-        return self.classes_[self._scores(X).argmax(axis=1)]
+        best = self._scores(X).argmax(axis=1)
+        return self.classes_[best]
 
     def forget(self, task: Hashable = None) -> Self:
         """Remove the classes of one call: their rows, their feature; the rest is refined and fitted anew."""
@@ -210,8 +218,12 @@ class ClassIncrementalClassifier(ClassifierMixin, LifelongEstimator):  # type: i
         with self._all_or_nothing():
             super().forget(task)
             self.memory_, self.classes_ = kept, np.unique(kept.labels)
-            Z = self.transform(kept.rows)
-            codes = np.searchsorted(self.classes_, kept.labels)
-            fit = fit_multinomial(Z, codes, kept.weights(), self._seed())
-            self.coef_, self.intercept_ = fit.coef, fit.intercept
+            centred = kept.rows - self.representation_.origin if self.fit_intercept else kept.rows
+            self._fit_classifier(centred, kept, self.classes_)
         return self
+
+
+def _pairs(new: Any, classes: Any) -> list[tuple[Any, Any]]:
+    """Every new class with every other; two new ones once."""
+    fresh = set(new.tolist())
+    return [(a, b) for a in new.tolist() for b in classes.tolist() if b != a and (b not in fresh or b < a)]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..tasks import Array
 
@@ -23,6 +24,12 @@ class RowMemory:
     counts: Array
     keys: Array
     totals: dict[Any, float]
+
+    @property
+    def aside(self) -> NDArray[np.bool_]:
+        """A fifth of the rows, always the same: no feature is learned from them, so that they can judge."""
+        aside: NDArray[np.bool_] = np.floor(self.keys * 2.0**20) % 5 == 0
+        return aside
 
     def joined(self, X: Array, y: Any, counts: Array, seed: int) -> RowMemory:
         """The rows kept and all of these."""
@@ -43,7 +50,7 @@ class RowMemory:
         """At most ``size`` rows, the same number for every class that has as many."""
         if size is None or len(self.rows) <= size:
             return self
-        labels, inverse, have = np.unique(self.labels, return_inverse=True, return_counts=True)
+        _, inverse, have = np.unique(self.labels, return_inverse=True, return_counts=True)
         room = _shared_room(have, size)
         order = np.lexsort((self.keys, inverse))
         rank = np.arange(len(order)) - np.searchsorted(inverse[order], inverse[order])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from array import array
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +29,7 @@ class Predictors:
         self._ends = array("q")
         self._versions = array("q")
         self._intercepts = array("d")
-        self._references = array("d")
+        self._errors = array("d")  # in turn: the reference and the plausible error of each
         self._task_ends = array("q")  # a task has one predictor, or one for each of its classes
 
     def end_task(self) -> None:
@@ -46,9 +46,8 @@ class Predictors:
     @property
     def nbytes(self) -> int:
         """Bytes of all predictors, bases aside."""
-        columns = (self._coefficients, self._ends, self._versions, self._intercepts, self._references)
-        columns += (self._task_ends,)
-        return sum(column.itemsize * len(column) for column in columns)
+        columns: list[array[Any]] = [self._coefficients, self._ends, self._versions, self._intercepts, self._errors]
+        return sum(column.itemsize * len(column) for column in (*columns, self._task_ends))
 
     def new_version(self, basis: Array) -> None:
         """Make this the basis that the next predictors stand on; forget versions that nothing stands on."""
@@ -60,21 +59,21 @@ class Predictors:
         self.bases.append(basis)
         self._used.append(0)
 
-    def add(self, coefficients: Array, intercept: float, reference: float) -> None:
-        """A predictor on the newest version, whose error was ``reference``."""
+    def add(self, coefficients: Array, intercept: float, reference: float, plausible: float) -> None:
+        """A predictor on the newest version, whose error was ``reference``, and plausibly up to ``plausible``."""
         self._used[-1] += 1
-        self._append(len(self.bases) - 1, coefficients, intercept, reference)
+        self._append(len(self.bases) - 1, coefficients, intercept, reference, plausible)
 
-    def add_direct(self, feature: int, length: float, intercept: float, reference: float) -> None:
+    def add_direct(self, feature: int, length: float, intercept: float, reference: float, plausible: float) -> None:
         """A predictor that is ``length`` times the learned feature."""
-        self._append(-1 - feature, np.array([length]), intercept, reference)
+        self._append(-1 - feature, np.array([length]), intercept, reference, plausible)
 
-    def _append(self, version: int, coefficients: Array, intercept: float, reference: float) -> None:
+    def _append(self, version: int, coefficients: Array, intercept: float, reference: float, plausible: float) -> None:
         self._coefficients.extend(coefficients.tolist())
         self._ends.append(len(self._coefficients))
         self._versions.append(version)
         self._intercepts.append(intercept)
-        self._references.append(reference)
+        self._errors.extend((reference, plausible))
 
     def mark(self) -> tuple[int, int, int, Array]:
         """Where `truncate` can come back to."""
@@ -89,7 +88,7 @@ class Predictors:
                 self._used[version] -= 1
         end = self._ends[length - 1] if length else 0
         del self._coefficients[end:], self._ends[length:], self._versions[length:]
-        del self._intercepts[length:], self._references[length:]
+        del self._intercepts[length:], self._errors[2 * length :]
         del self._task_ends[tasks:], self.bases[versions:], self._used[versions:]
         self.bases[-1] = basis
 
@@ -112,7 +111,9 @@ class Predictors:
                     version += sum(feature < -1 - version for feature in lost)
                 else:
                     kept._used[version] += 1
-                kept._append(version, self._own(index), self._intercepts[index], self._references[index])
+                kept._append(
+                    version, self._own(index), self._intercepts[index], *self._errors[2 * index : 2 * index + 2]
+                )
             kept.end_task()
         kept.bases = [basis if used else None for basis, used in zip(kept.bases, kept._used, strict=True)]
         return kept, lost
@@ -129,28 +130,30 @@ class Predictors:
             return direction
         basis = self.bases[version]
         assert basis is not None
-        direction = basis.dot(own)
-        return direction
+        lifted: Array = basis.dot(own)
+        return lifted
 
     def read(
         self, index: int, representation: LinearRepresentation, spread: Spread | None, epsilon: float, proved: bool
     ) -> tuple[Array, float]:
         """The direction in the inputs and the intercept of a task's predictor as it is now.
 
-        With a ``spread`` it is moved onto the current basis where Assumption 1 keeps it within epsilon: of where it was,
-        or (``proved``) of the truth, its reference being a bound on its error. A task whose error was above epsilon in
-        the first place has nothing to lose by the move.
+        With a ``spread`` it is moved onto the current basis in two cases. Either Assumption 1 keeps it within epsilon
+        there, by its reference: the error it was measured to have, or a bound on it (``proved``). Or its error may well
+        come from not lying in the basis: were the truth there, a direction this far off would have to err that much,
+        and it plausibly does. A proof of epsilon is never given up for plausibility.
         """
         direction, intercept = self.original(index, representation), self._intercepts[index]
         if spread is None or not representation.dimension:
             return direction, intercept
-        projected = representation.basis.dot(representation.basis.T.dot(direction))
-        length, left = float(np.linalg.norm(direction)), float(np.linalg.norm(projected))
+        coordinates = representation.basis.T.dot(direction)
+        length, left = float(np.linalg.norm(direction)), float(np.linalg.norm(coordinates))
         if length == 0.0 or left <= 1e-9 * length:
             return direction, intercept
-        reference = self._references[index]
-        before = np.array(reference if proved else 0.0)
-        after = float(spread.after_move(before, np.array(left / length)))
-        if after <= epsilon or (reference > epsilon and math.isfinite(reference)):
-            return projected, intercept
+        reference, plausible = self._errors[2 * index : 2 * index + 2]
+        cosine = left / length
+        keeps = spread.after_move(reference, cosine) <= epsilon
+        gains = spread.implied(cosine) <= plausible and not (proved and reference <= epsilon)
+        if keeps or gains:
+            return representation.basis.dot(coordinates), intercept
         return direction, intercept

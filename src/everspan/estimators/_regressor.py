@@ -14,12 +14,12 @@ from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
 from ..checks import Loss, SquaredError
 from ..spread import RegressionSpread, Spread
 from ..tasks import Array, LabelSource, Rows, Table, TaskEvent
-from ._base import LifelongEstimator
 from ._labels import Demand, RegressionLabels
+from ._stream import TaskStream
 from ._tables import checked_weight, rows_of_tasks, without_weightless
 
 
-class LifelongRegressor(RegressorMixin, LifelongEstimator):  # type: ignore[misc]
+class LifelongRegressor(RegressorMixin, TaskStream):  # type: ignore[misc]
     """Regression tasks that arrive one after another and share a small linear representation (paper, Appendix B).
 
     As `LifelongClassifier`, with numbers for labels. A task's error is the mean squared error of its predictor as a
@@ -35,7 +35,8 @@ class LifelongRegressor(RegressorMixin, LifelongEstimator):  # type: ignore[misc
     learner : {"auto", "ridge", "least_squares"} or object, default="auto"
     spread : tuple (c1, c2), optional
         The smallest and the largest eigenvalue of E[x x']. None: 1 both.
-    loss : {"squared_error"}, default="squared_error"
+    loss : {"error", "squared_error"}, default="error"
+        Both are the squared error: the error of a regression.
     n_features, epsilon_acc, refiner, rounding, refine_above, representation, check, accept, goal, confidence,
     old_tasks, unseen_tasks, max_labels, fit_intercept, random_state
         As for `LifelongClassifier`. Bounds on a squared error are exact for normal residuals.
@@ -55,51 +56,8 @@ class LifelongRegressor(RegressorMixin, LifelongEstimator):  # type: ignore[misc
     ['grew', 'grew', 'reused', 'reused']
     """
 
-    _losses: ClassVar[tuple[str, ...]] = ("squared_error",)
+    _losses: ClassVar[tuple[str, ...]] = ("error", "squared_error")
     _regression: ClassVar[bool] = True
-
-    def __init__(
-        self,
-        epsilon: float = 0.1,
-        *,
-        n_features: int | None = None,
-        epsilon_acc: float | None = None,
-        refiner: Any = "sdp",
-        rounding: str = "certified",
-        refine_above: int | None = None,
-        representation: str = "linear",
-        learner: Any = "auto",
-        check: Any = "auto",
-        accept: str = "estimate",
-        goal: str = "absolute",
-        loss: str = "squared_error",
-        confidence: float = 0.95,
-        old_tasks: str = "reproject",
-        unseen_tasks: str = "error",
-        spread: tuple[float, float] | None = None,
-        max_labels: int = 200_000,
-        fit_intercept: bool = True,
-        random_state: Any = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.n_features = n_features
-        self.epsilon_acc = epsilon_acc
-        self.refiner = refiner
-        self.rounding = rounding
-        self.refine_above = refine_above
-        self.representation = representation
-        self.learner = learner
-        self.check = check
-        self.accept = accept
-        self.goal = goal
-        self.loss = loss
-        self.confidence = confidence
-        self.old_tasks = old_tasks
-        self.unseen_tasks = unseen_tasks
-        self.spread = spread
-        self.max_labels = max_labels
-        self.fit_intercept = fit_intercept
-        self.random_state = random_state
 
     def _make_spread(self) -> Spread:
         return RegressionSpread() if self.spread is None else RegressionSpread(*self.spread)
@@ -126,7 +84,7 @@ class LifelongRegressor(RegressorMixin, LifelongEstimator):  # type: ignore[misc
         X, y, weight = without_weightless(X, y, weight)
         if weight is not None and rules.accept == "bound":
             raise ValueError('accept="bound" needs rows that count once, not sample_weight')
-        self._start(X)
+        self._start(X, weight)
         centred = X - self.representation_.origin if self.fit_intercept else X
         outcome = self._learn_one(Table(Rows(centred, y, weight)), rules, self._seed())
         return self._record(task, [outcome], outcome.assessment.error, started)
@@ -165,9 +123,7 @@ class LifelongRegressor(RegressorMixin, LifelongEstimator):  # type: ignore[misc
         predictions: Array = X.dot(direction) + intercept
         return predictions
 
-    def score(
-        self, X: Any, y: Any, *, task: Hashable = None, tasks: Any = None, sample_weight: Any = None
-    ) -> float:
+    def score(self, X: Any, y: Any, *, task: Hashable = None, tasks: Any = None, sample_weight: Any = None) -> float:
         """The coefficient of determination R^2 over all rows."""
         weight = checked_weight(sample_weight, len(y))
         return float(r2_score(y, self.predict(X, task=task, tasks=tasks), sample_weight=weight))

@@ -43,6 +43,8 @@ def checked_classes(y: Any, n: int) -> Any:
     if len(labels) != n:
         raise ValueError(f"X has {n} rows but y has {len(labels)} labels")
     kind = labels.dtype.kind
+    if kind == "f" and not np.isfinite(labels).all():
+        raise ValueError("y contains NaN or infinity: every row needs a label")
     if kind not in "iubSU" and not (kind == "f" and bool((labels == np.floor(labels)).all())):
         check_classification_targets(labels)
         if kind == "O":

@@ -27,7 +27,7 @@ class Auto:
     balanced: bool = False
 
     def fit(self, rows: Rows) -> Fit:
-        few = len(rows) < 5 * (rows.X.shape[1] + 1) and len(rows) <= 3000
+        few = rows.count() < min(5 * (rows.X.shape[1] + 1), 3000)
         kind = BayesPoint if few else Logistic
         return kind(fit_intercept=self.fit_intercept, balanced=self.balanced).fit(rows)
 

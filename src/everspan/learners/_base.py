@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -69,6 +69,16 @@ class Design:
             intercept -= float(coef.dot(self.mean))
         return Fit(coef, intercept, unseen, noise)
 
+    def every(self, step: int) -> Design:
+        """The same coordinates for every step-th row."""
+        weight, unit = self.weight, self.unit
+        return replace(
+            self,
+            matrix=self.matrix[::step],
+            weight=None if weight is None else weight[::step],
+            unit=None if unit is None else unit[::step],
+        )
+
     def penalty(self, strength: float) -> Array:
         """The diagonal of the ridge penalty: next to none on the constant."""
         diagonal = np.full(self.matrix.shape[1], strength)
@@ -114,19 +124,20 @@ State = TypeVar("State")
 
 
 def best_strength(
-    strengths: Sequence[float], start: int, solve: Callable[[float, State | None], tuple[float, State]]
+    strengths: Sequence[float],
+    start: int,
+    solve: Callable[[float, State | None], tuple[float, State]],
 ) -> State:
-    """Walk from the start to weaker and then to stronger strengths while the loss on rows left out falls."""
+    """Walk from the start to weaker, or else to stronger strengths while the loss on rows left out falls."""
     best_loss, best = solve(strengths[start], None)
-    moved = False
     for step in (1, -1):
-        if moved and step == -1:
-            break
         position = start + step
         while 0 <= position < len(strengths):
             loss, state = solve(strengths[position], best)
             if not loss < best_loss:
                 break
-            best_loss, best, moved = loss, state, True
+            best_loss, best = loss, state
             position += step
+        if position != start + step:  # it fell this way: it rises the other
+            break
     return best

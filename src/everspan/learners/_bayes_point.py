@@ -101,4 +101,5 @@ def _propagate(margins: Array, inputs: Design, variance: float, start: _Posterio
         precision = precision + _DAMPING * (new_precision - precision)
         shift = shift + _DAMPING * (new_shift - shift)
     solution, _ = lapack.dtrtrs(factor, location, lower=1, trans=1)
-    return _Posterior(solution, float(spread.mean()), unseen, precision, shift)
+    average = float(spread.mean() if weight is None else weight.dot(spread) / weight.sum())
+    return _Posterior(solution, average, unseen, precision, shift)

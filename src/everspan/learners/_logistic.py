@@ -13,6 +13,7 @@ from ._base import Design, Fit, best_strength, design
 
 _STRENGTHS = (100.0, 10.0, 1.0, 0.1, 0.01, 1e-4)
 _START = 4
+_MANY = 40  # rows a column from which the strength hardly matters, and a quarter of them can choose it
 # A Newton step of the logistic loss that moves no margin further lowers the loss: its curvature changes by at most
 # exp(|move|), and exp(t) - t - 1 < t^2 below this.
 _SURE_TO_DESCEND = 1.79
@@ -51,7 +52,11 @@ class Logistic:
 
     def fit(self, rows: Rows) -> Fit:
         inputs = design(rows, self.fit_intercept, self.balanced)
-        margins = inputs.matrix * rows.y[:, None]
+        best = self._search(inputs.matrix * rows.y[:, None], inputs)
+        return inputs.fit(best.solution, best.unseen * rows.y)
+
+    def _search(self, margins: Array, inputs: Design) -> _Solution:
+        """The best strength's solution; of many rows, a quarter finds the strength and where to start."""
 
         def solve(strength: float, nearby: _Solution | None) -> tuple[float, _Solution]:
             solution = newton(margins, inputs, strength, _start(margins, inputs, strength, nearby))
@@ -60,8 +65,10 @@ class Logistic:
             loss = np.add.reduce(losses) if inputs.weight is None else inputs.weight.dot(losses)
             return float(loss), _Solution(strength, solution, unseen)
 
-        best = best_strength(self.strengths, min(_START, len(self.strengths) - 1), solve)
-        return inputs.fit(best.solution, best.unseen * rows.y)
+        if len(margins) < _MANY * margins.shape[1]:
+            return best_strength(self.strengths, min(_START, len(self.strengths) - 1), solve)
+        rough = self._search(margins[::4], inputs.every(4))
+        return solve(0.1 * rough.strength, rough)[1]  # more rows want less of it
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import numpy as np
 from ..tasks import Array, Rows
 from ._base import Fit, design
 
-_STRENGTHS = tuple(10.0**power for power in range(-10, 4))
+_STRENGTHS = tuple(10.0**power for power in range(-7, 4))
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,7 @@ class Ridge:
         curvature, axes = np.linalg.eigh((Z * weight[:, None]).T.dot(Z))
         curvature = np.maximum(curvature, 0.0)
         along = Z.dot(axes)
-        unit_strength = float(curvature.mean()) if len(curvature) else 1.0
-        penalties = np.array(self.strengths) * (unit_strength or 1.0)
+        penalties = np.array(self.strengths) * (float(curvature.sum()) / max(rows.X.shape[1], 1) or 1.0)
         shrink = 1.0 / (curvature[:, None] + penalties)
         solutions = shrink * (weight * target).dot(along)[:, None]
         residuals = target[:, None] - along.dot(solutions)
@@ -71,4 +70,4 @@ class Ridge:
 
 def least_squares(fit_intercept: bool = True, balanced: bool = False) -> Ridge:
     """Plain least squares on the labels (linear discriminant analysis, for halfspaces)."""
-    return Ridge((1e-10,), fit_intercept, balanced)
+    return Ridge((1e-7,), fit_intercept, balanced)

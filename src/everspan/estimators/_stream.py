@@ -1,0 +1,173 @@
+"""Task after task: the part of scikit-learn's face that classification and regression share."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, Self
+
+import numpy as np
+
+from ..lifelong import Rules
+from ..tasks import Array, LabelSource, TaskEvent
+from ._base import LifelongEstimator
+from ._tables import checked_weight, rows_of_tasks
+
+
+class TaskStream(LifelongEstimator):
+    """Named tasks, each with a predictor of its own; see `LifelongClassifier` for the parameters."""
+
+    def __init__(
+        self,
+        epsilon: float = 0.1,
+        *,
+        n_features: int | None = None,
+        epsilon_acc: float | None = None,
+        refiner: Any = "sdp",
+        rounding: str = "certified",
+        refine_above: int | None = None,
+        representation: str = "linear",
+        learner: Any = "auto",
+        check: Any = "auto",
+        accept: str = "estimate",
+        goal: str = "absolute",
+        loss: str = "error",
+        confidence: float = 0.95,
+        old_tasks: str = "reproject",
+        unseen_tasks: str = "error",
+        spread: tuple[float, float] | None = None,
+        max_labels: int = 200_000,
+        fit_intercept: bool = True,
+        random_state: Any = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.n_features = n_features
+        self.epsilon_acc = epsilon_acc
+        self.refiner = refiner
+        self.rounding = rounding
+        self.refine_above = refine_above
+        self.representation = representation
+        self.learner = learner
+        self.check = check
+        self.accept = accept
+        self.goal = goal
+        self.loss = loss
+        self.confidence = confidence
+        self.old_tasks = old_tasks
+        self.unseen_tasks = unseen_tasks
+        self.spread = spread
+        self.max_labels = max_labels
+        self.fit_intercept = fit_intercept
+        self.random_state = random_state
+
+    # ------------------------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any, *, tasks: Any = None, sample_weight: Any = None) -> Self:
+        """Forget everything, then learn the tasks of a table in order of first appearance.
+
+        Parameters
+        ----------
+        X : array or table of shape (n, d)
+            One example a row.
+        y : array of shape (n,)
+            Their labels.
+        tasks : array of shape (n,), optional
+            The task of every row. Without it all rows are one anonymous task.
+        sample_weight : array of shape (n,), optional
+            How often each row counts.
+        """
+        with self._all_or_nothing():
+            self._reset()
+            self._learn_table(X, y, tasks, sample_weight)
+        return self
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        task: Hashable = None,
+        tasks: Any = None,
+        sample_weight: Any = None,
+        classes: Any = None,
+    ) -> Self:
+        """Learn one more task (or, with ``tasks``, the tasks of a table) on top of what is known.
+
+        ``classes`` is there for scikit-learn's callers and not needed: every task has its own.
+        """
+        with self._all_or_nothing():
+            if tasks is not None:
+                self._learn_table(X, y, tasks, sample_weight)
+            else:
+                self._learn(X, y, task, sample_weight)
+        return self
+
+    def learn_task(self, X: Any, y: Any = None, *, task: Hashable = None, sample_weight: Any = None) -> TaskEvent:
+        """Learn one more task and tell what happened.
+
+        Parameters
+        ----------
+        X : array or table of shape (n, d), or a source of labels
+            A source has ``draw(n) -> (X, y)``; it is asked for few labels to try the features at hand, and for more,
+            doubling, only while the bounds on the error do not decide.
+        y : array of shape (n,)
+            The labels of rows.
+        task : hashable, optional
+            The task's name. A name is learned once; the task without a name gives way to the next.
+        sample_weight : array of shape (n,), optional
+            How often each row counts.
+        """
+        with self._all_or_nothing():
+            return self._learn(X, y, task, sample_weight)
+
+    def _learn(self, X: Any, y: Any, task: Hashable, sample_weight: Any) -> TaskEvent:
+        if y is None and isinstance(X, LabelSource):
+            if sample_weight is not None:
+                raise ValueError("sample_weight goes with rows, not with labels on demand")
+            self._make_room(task)
+            return self._learn_source(X, task)
+        rows = self._prepare(X)
+        labels, weight = self._prepare_labels(y, len(rows)), checked_weight(sample_weight, len(rows))
+        self._make_room(task)
+        return self._learn_rows(rows, labels, weight, task)
+
+    def _learn_table(self, X: Any, y: Any, tasks: Any, sample_weight: Any) -> None:
+        if tasks is None:
+            self._learn(X, y, None, sample_weight)
+            return
+        rows = self._prepare(X)
+        labels, weight = self._prepare_labels(y, len(rows)), checked_weight(sample_weight, len(rows))
+        for task, chosen in rows_of_tasks(tasks, len(rows)).items():
+            self._make_room(task)
+            self._learn_rows(rows[chosen], labels[chosen], None if weight is None else weight[chosen], task)
+
+    def _prepare_labels(self, y: Any, n: int) -> Any:
+        raise NotImplementedError
+
+    def _learn_rows(self, X: Array, y: Any, weight: Array | None, task: Hashable) -> TaskEvent:
+        raise NotImplementedError
+
+    def _learn_source(self, source: LabelSource, task: Hashable) -> TaskEvent:
+        raise NotImplementedError
+
+    def _make_room(self, task: Hashable) -> None:
+        """A name is learned once; the task without a name gives way to the next."""
+        if hasattr(self, "_places") and task in self._places:
+            if task is not None:
+                raise ValueError(
+                    f"task {task!r} is already learned: forget it first, or give the new rows another name"
+                )
+            self.forget(None)
+
+    def _unknown(self, task: Hashable) -> bool:
+        named = task is not None or len(self._places) != 1
+        return self.unseen_tasks == "average" and named and task not in self._places
+
+    def _direction(self, index: int, rules: Rules) -> tuple[Array, float]:
+        spread = rules.spread if self.old_tasks == "reproject" and rules.refiner is not None else None
+        proved = rules.accept == "bound"
+        return self.predictors_.read(index, self.representation_, spread, rules.epsilon, proved)
+
+    def _average_direction(self, rules: Rules) -> tuple[Array, float]:
+        """The mean of all tasks' predictors."""
+        reads = [self._direction(index, rules) for index in range(len(self.predictors_))]
+        return np.mean([direction for direction, _ in reads], axis=0), float(np.mean([b for _, b in reads]))
