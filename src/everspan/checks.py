@@ -167,8 +167,11 @@ def clopper_pearson(wrong: int, n: int, risk: float) -> tuple[float, float]:
     (0.0, 0.0295)
     """
     low = 0.0 if wrong == 0 else float(betaincinv(wrong, n - wrong + 1, risk))
-    high = 1.0 if wrong == n else float(betaincinv(wrong + 1, n - wrong, 1.0 - risk))
-    return low, high
+    return low, _clopper_pearson_upper(wrong, n, risk)
+
+
+def _clopper_pearson_upper(wrong: int, n: int, risk: float) -> float:
+    return 1.0 if wrong == n else float(betaincinv(wrong + 1, n - wrong, 1.0 - risk))
 
 
 def mean_square_bounds(residuals: Array, risk: float) -> tuple[float, float]:
@@ -312,6 +315,8 @@ def _left_out(loss: Loss, rows: Rows, fitted: Scorer, scores: Array) -> Assessme
 
 
 def _plausible(loss: Loss, rows: Rows, scores: Array, error: float) -> float:
+    if type(loss) is ZeroOne and not loss.balanced and rows.weight is None:
+        return _clopper_pearson_upper(round(error * len(rows)), len(rows), 1e-3)  # the common case
     bounds = loss.bounds(rows, scores, 1e-3)
     return error if bounds is None else bounds[1]
 

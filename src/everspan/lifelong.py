@@ -17,6 +17,7 @@ from .learners import Fit, Learner
 from .representation import LinearRepresentation, Refiner
 from .spread import Spread
 from .tasks import Action, Array, Labels, Rows
+from .threads import one_thread
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ class Rules:
     refine_above: int
     accept: Literal["estimate", "bound"]
     goal: Literal["absolute", "excess"]
+    keep_better: bool
+    """Whether a task keeps its fit on the features where that is better than what it can teach itself."""
     confidence: float
     max_labels: int
     constant: Callable[[Rows], float]
@@ -51,6 +54,10 @@ class Rules:
             return assessment.error
         return math.inf if assessment.upper is None else assessment.upper
 
+    def radius(self) -> float:
+        """How far from the truth a feature of the accuracy asked for may be."""
+        return self.spread.distance(self.accuracy(1))
+
     def serves(self, attempt: Assessment, alone: Assessment | None = None) -> bool:
         """Whether a fit on the features is good enough, by itself or next to what the task reaches alone."""
         if self.value(attempt) <= self.epsilon:
@@ -63,11 +70,12 @@ class Rules:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a task: its predictor, on the representation (reused) or on the inputs (grew)."""
+    """What became of a task: its predictor, on the features it was tried on or on the inputs."""
 
     action: Action
     met: bool
     fit: Fit
+    on_features: bool
     assessment: Assessment
     plausible: float
     confidence: float | None
@@ -75,9 +83,9 @@ class Outcome:
     labels_wanted: int | None
     representation: LinearRepresentation
     refinement: Any = None
-    radius: float = math.inf
 
 
+@one_thread()
 def learn(labels: Labels, representation: LinearRepresentation, rules: Rules, position: int, seed: int) -> Outcome:
     """Learn the task at this position of the stream."""
     trial = _Trial(labels, rules, position, seed)
@@ -95,19 +103,21 @@ def learn(labels: Labels, representation: LinearRepresentation, rules: Rules, po
         nothing = Fit(np.zeros(representation.dimension), direct.fit.intercept)
         return trial.reused(replace(direct, fit=nothing), representation, met=rules.serves(direct.assessment))
 
-    grown = representation.with_feature(direct.fit.coef, rules.spread.distance(trial.distance_in_error(direct)))
-    refined, refinement, radius = refine(grown, rules)
-    return trial.grew(direct, accuracy, refined, refinement, radius)
+    error = rules.spread.distance(trial.distance_in_error(direct))
+    worse = attempt is not None and attempt.assessment.error < direct.assessment.error
+    if attempt is not None and worse and rules.keep_better and representation.outclasses(error):
+        return trial.reused(attempt, representation, met=False)  # so few labels teach less than is known
+    grown = representation.with_feature(direct.fit.coef, error, direct.labels)
+    refined, refinement = refine(grown, rules)
+    return trial.grew(attempt, direct, accuracy, refined, refinement)
 
 
-def refine(grown: LinearRepresentation, rules: Rules) -> tuple[LinearRepresentation, Any, float]:
+def refine(grown: LinearRepresentation, rules: Rules) -> tuple[LinearRepresentation, Any]:
     """Refine all learned features (Algorithm 2), if the representation has become large enough to need it."""
     if rules.refiner is None or grown.dimension <= rules.refine_above:
-        return grown, None, math.inf
+        return grown, None
     k = rules.n_features or grown.apparent_dimension()
-    radius = rules.spread.distance(rules.accuracy(k))
-    refined, refinement = grown.refined(rules.refiner, k, radius)
-    return refined, refinement, radius
+    return grown.refined(rules.refiner, k, rules.spread.distance(rules.accuracy(k)))
 
 
 @dataclass(frozen=True)
@@ -184,25 +194,40 @@ class _Trial:
 
     def reused(self, attempt: _Measured, representation: LinearRepresentation, met: bool = True) -> Outcome:
         wanted = None if met else self._wanted(attempt, attempt.assessment.error, self.rules.epsilon)
-        return self._outcome("reused", met, attempt, wanted, representation)
+        return self._outcome("reused", met, attempt, True, wanted, representation)
 
     def grew(
-        self, direct: _Measured, accuracy: float, representation: LinearRepresentation, refinement: Any, radius: float
+        self,
+        attempt: _Measured | None,
+        direct: _Measured,
+        accuracy: float,
+        representation: LinearRepresentation,
+        refinement: Any,
     ) -> Outcome:
-        assessment = direct.assessment
-        value = assessment.upper if self.bounded and assessment.upper is not None else assessment.error
-        met = value - direct.noise <= accuracy
-        wanted = None if met else self._wanted(direct, value - direct.noise, accuracy)
-        outcome = self._outcome("grew", met, direct, wanted, representation)
-        return replace(outcome, refinement=refinement, radius=radius)
+        reached = direct.assessment.upper if self.bounded and direct.assessment.upper is not None else None
+        reached = (direct.assessment.error if reached is None else reached) - direct.noise
+        met = reached <= accuracy
+        wanted = None if met else self._wanted(direct, reached, accuracy)
+        measured, on_features = direct, False
+        if attempt is not None and self.rules.keep_better and _surely_better(attempt.assessment, direct.assessment):
+            measured, on_features = replace(attempt, labels=direct.labels), True
+        outcome = self._outcome("grew", met, measured, on_features, wanted, representation)
+        return replace(outcome, refinement=refinement)
 
     def _outcome(
-        self, action: Action, met: bool, measured: _Measured, wanted: int | None, representation: LinearRepresentation
+        self,
+        action: Action,
+        met: bool,
+        measured: _Measured,
+        on_features: bool,
+        wanted: int | None,
+        representation: LinearRepresentation,
     ) -> Outcome:
         return Outcome(
             action=action,
             met=met,
             fit=measured.fit,
+            on_features=on_features,
             assessment=measured.assessment,
             plausible=max(measured.assessment.plausible - measured.noise, 0.0),
             confidence=measured.confidence,
@@ -221,6 +246,11 @@ def _decided(assessment: Assessment, rows: Rows, level: float, hopeless: float) 
         return True
     enough = len(rows) >= 10 * (rows.X.shape[1] + 1)  # with fewer, more of them still make a better fit
     return enough and assessment.training_lower is not None and assessment.training_lower > hopeless
+
+
+def _surely_better(attempt: Assessment, direct: Assessment) -> bool:
+    """Whether a fit is better than another even if its estimate was lucky."""
+    return attempt.plausible < direct.error
 
 
 def _inputs(X: Array) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from .refinement import Refinement, refine
 from .tasks import Array
 
-Refiner = Callable[[Array, int, float], Any]
+Refiner = Callable[[Array, int, Array], Any]
 _LOST = 1e-10  # a feature whose part outside the representation is shorter adds nothing but rounding
 
 
@@ -27,7 +27,9 @@ class LinearRepresentation:
     features : array of shape (n, d)
         Every direction learned directly, of unit length, kept for ever as refinement's input.
     errors : array of shape (n,)
-        How far each may be from the truth, as a distance.
+        How far each seems to be from the truth, as a distance.
+    labels : array of shape (n,)
+        From how many labels each was learned.
     basis : array of shape (d, r)
         Orthonormal columns.
     """
@@ -35,12 +37,13 @@ class LinearRepresentation:
     origin: Array
     features: Array
     errors: Array
+    labels: Array
     basis: Array
 
     @classmethod
     def empty(cls, origin: Array) -> LinearRepresentation:
         d = len(origin)
-        return cls(origin, np.zeros((0, d)), np.zeros(0), np.zeros((d, 0)))
+        return cls(origin, np.zeros((0, d)), np.zeros(0), np.zeros(0), np.zeros((d, 0)))
 
     @property
     def dimension(self) -> int:
@@ -51,7 +54,7 @@ class LinearRepresentation:
         Z: Array = X.dot(self.basis)
         return Z
 
-    def with_feature(self, direction: Array, error: float) -> LinearRepresentation:
+    def with_feature(self, direction: Array, error: float, labels: float) -> LinearRepresentation:
         """One learned feature more; the basis grows by the part of it that is new, and its first columns stay."""
         feature = direction / np.linalg.norm(direction)
         new = feature
@@ -59,36 +62,62 @@ class LinearRepresentation:
             new = new - self.basis.dot(self.basis.T.dot(new))
         length = float(np.linalg.norm(new))
         basis = self.basis if length < _LOST else np.column_stack([self.basis, new / length])
-        return LinearRepresentation(
-            self.origin, np.vstack([self.features, feature]), np.append(self.errors, error), basis
+        return replace(
+            self,
+            features=np.vstack([self.features, feature]),
+            errors=np.append(self.errors, error),
+            labels=np.append(self.labels, labels),
+            basis=basis,
         )
 
     def without_feature(self, index: int) -> LinearRepresentation:
         """One learned feature less; the basis is the span of the others."""
         kept = LinearRepresentation.empty(self.origin)
-        for position, (feature, error) in enumerate(zip(self.features, self.errors, strict=True)):
+        for position, feature in enumerate(self.features):
             if position != index:
-                kept = kept.with_feature(feature, float(error))
+                kept = kept.with_feature(feature, float(self.errors[position]), float(self.labels[position]))
         return kept
 
+    def accuracies(self) -> Array:
+        """How far from the truth features are on average that were learned from about as many labels as each.
+
+        The error of a single one is measured on too few rows to tell a feature that is good from one that was lucky.
+        """
+        alike = np.abs(np.subtract.outer(np.log2(self.labels), np.log2(self.labels))) <= 1.0
+        accuracies: Array = np.sqrt(alike @ np.square(self.errors) / alike.sum(axis=1))
+        return accuracies
+
+    def outclasses(self, error: float) -> bool:
+        """Whether every feature is known at least twice as well as one with this error."""
+        return bool(len(self.features)) and 2.0 * float(self.accuracies().max()) <= error
+
+    def radii(self, radius: float) -> Array:
+        """How near the truth each feature is known to be, or need not be nearer."""
+        radii: Array = np.maximum(self.accuracies(), radius)
+        return radii
+
     def refined(self, refiner: Refiner, k: int, radius: float) -> tuple[LinearRepresentation, Any]:
-        """Algorithm 3: a small subspace near all learned features takes the place of the basis."""
-        result = refiner(self.features, k, radius)
+        """Algorithm 3: a small subspace near all learned features takes the place of the basis.
+
+        Near is meant in units of how well each feature is known: one learned from too few labels must not draw the
+        subspace away from those that are accurate. Where all are as accurate as the theorems ask, that is their radius.
+        """
+        result = refiner(self.features, k, self.radii(radius))
         basis = np.asarray(getattr(result, "basis", result), dtype=np.float64)
-        return LinearRepresentation(self.origin, self.features, self.errors, basis), result
+        return replace(self, basis=basis), result
 
     def apparent_dimension(self) -> int:
         """How many directions the learned features share, by what the errors of the features cannot explain.
 
-        A random n x d matrix whose rows have length s has singular values up to about s (1 + sqrt(n / d)). Of q
-        directions kept, the n - q others must look like that: the least such q. (With few and inaccurate features
-        nearly all are kept; the count becomes exact as they get more.)
+        In units of their errors, features are n rows of a matrix of rank k plus noise of row length one, and random
+        such noise has singular values up to about 1 + sqrt(n / d). Of q directions kept, the n - q others must look
+        like that: the least such q. (With few and inaccurate features nearly all are kept; the count becomes exact as
+        they get more.)
         """
         n, d = self.features.shape
-        values = np.linalg.svd(self.features, compute_uv=False)
-        noise = float(np.sqrt(np.mean(np.square(self.errors)))) + 1e-7
+        values = np.linalg.svd(self.features / (self.accuracies() + 1e-7)[:, None], compute_uv=False)
         q = len(values)
-        while q > 1 and values[q - 1] < 1.05 * noise * (1.0 + np.sqrt((n - q + 1) / d)):
+        while q > 1 and values[q - 1] < 1.05 * (1.0 + np.sqrt((n - q + 1) / d)):
             q -= 1
         return q
 
@@ -100,6 +129,6 @@ class SubspaceRefiner:
     method: Literal["sdp", "svd"] = "sdp"
     rounding: Literal["certified", "extreme", "paper"] = "certified"
 
-    def __call__(self, W: Array, k: int, radius: float) -> Refinement:
-        good_enough = radius if (self.method, self.rounding) == ("sdp", "certified") else None
-        return refine(W, k, method=self.method, rounding=self.rounding, radius=good_enough)
+    def __call__(self, W: Array, k: int, radii: Array) -> Refinement:
+        good_enough = 1.0 if (self.method, self.rounding) == ("sdp", "certified") else None
+        return refine(W, k, method=self.method, rounding=self.rounding, radius=good_enough, radii=radii)

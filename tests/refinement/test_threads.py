@@ -9,7 +9,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from everspan.refinement import refine
-from everspan.refinement._threads import one_thread_for
+from everspan.refinement._small import one_thread_for
 
 
 def blas_threads():

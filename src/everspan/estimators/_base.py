@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -47,7 +48,15 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     # Parameters ------------------------------------------------------------------------------------------------------
 
     def _rules(self) -> Rules:
-        """The parameters, checked and resolved."""
+        """The parameters, checked and resolved; again only when one was set anew."""
+        state = self.__dict__
+        given = [state[name] for name in _parameters(type(self))]
+        known: tuple[list[Any], Rules] | None = state.get("_resolved")
+        if known is None or any(a is not b for a, b in zip(given, known[0], strict=True)):
+            known = self._resolved = given, self._resolve()
+        return known[1]
+
+    def _resolve(self) -> Rules:
         checked_positive("epsilon", self.epsilon)
         if self.n_features is not None:
             checked_count("n_features", self.n_features, 1)
@@ -86,6 +95,7 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             refine_above=self.refine_above or 0,
             accept=self.accept,
             goal=self.goal,
+            keep_better=self.old_tasks == "reproject",
             confidence=float(self.confidence),
             max_labels=checked_count("max_labels", self.max_labels, 1),
             constant=self._constant_score,
@@ -163,32 +173,36 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _learn_one(self, labels: Labels, rules: Rules, seed: int) -> Outcome:
         outcome = learn(labels, self.representation_, rules, len(self.history_), seed)
-        if rules.n_features is not None and getattr(outcome.refinement, "lower_bound", 0.0) > outcome.radius:
-            self._warn_once(rules, outcome)
+        if rules.n_features is not None and outcome.refinement is not None:
+            self._warn_once(outcome.representation, outcome.refinement, rules)
         self._keep(outcome, rules)
         return outcome
 
     def _keep(self, outcome: Outcome, rules: Rules) -> None:
-        """Make the outcome's representation the current one, and its predictor the next."""
-        fit, reference, plausible = outcome.fit, rules.value(outcome.assessment), outcome.plausible
+        """Make the outcome's predictor the next, and its representation the current one."""
+        fit, errors = outcome.fit, (rules.value(outcome.assessment), outcome.plausible)
+        feature = len(outcome.representation.features) - 1 if outcome.action == "grew" else None
+        if outcome.on_features:
+            self.predictors_.add(fit.coef, fit.intercept, *errors, feature)
+        elif feature is not None:
+            self.predictors_.add_direct(feature, float(np.linalg.norm(fit.coef)), fit.intercept, *errors)
         if outcome.representation is not self.representation_:
             self.representation_ = outcome.representation
             self.predictors_.new_version(outcome.representation.basis)
-        if outcome.action == "reused":
-            self.predictors_.add(fit.coef, fit.intercept, reference, plausible)
-        else:
-            feature = len(self.representation_.features) - 1
-            length = float(np.linalg.norm(fit.coef))
-            self.predictors_.add_direct(feature, length, fit.intercept, reference, plausible)
 
-    def _warn_once(self, rules: Rules, outcome: Outcome) -> None:
-        if getattr(self, "_warned", False):
+    def _warn_once(self, representation: LinearRepresentation, refinement: Any, rules: Rules) -> None:
+        """Say what the dual bound proves: that k is too small, or features are less accurate than asked."""
+        bound, radius = getattr(refinement, "lower_bound", 0.0), rules.radius()
+        nearest = bound * float(representation.radii(radius).min())  # as bound is in units of each feature's radius
+        if nearest <= radius or getattr(self, "_warned", False):
             return
         self._warned = True
+        reason = "features are learned less accurately than epsilon_acc"
+        if bound > 1.0:
+            reason = "the tasks share more features than that, however accurately these are known"
         warnings.warn(
-            f"no subspace of n_features={rules.n_features} dimensions is nearer than "
-            f"{outcome.refinement.lower_bound:.3g} to all learned features, where {outcome.radius:.3g} was asked for: "
-            "either the tasks share more features than that, or features are learned less accurately than epsilon_acc",
+            f"no subspace of n_features={rules.n_features} dimensions is nearer than {nearest:.3g} to all learned "
+            f"features, where {radius:.3g} was asked for: {reason}",
             RepresentationWarning,
             stacklevel=6,
         )
@@ -234,7 +248,7 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         for feature in sorted(lost, reverse=True):
             representation = representation.without_feature(feature)
         if lost and len(representation.features):
-            representation, _, _ = refine(representation, rules)
+            representation, _ = refine(representation, rules)
         predictors.new_version(representation.basis)
         names = [name for name, place in self._places.items() if place != position]
         self.representation_, self.predictors_ = representation, predictors
@@ -274,6 +288,12 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     @property
     def _n_features_out(self) -> int:
         return int(self.representation_.dimension)
+
+
+@cache
+def _parameters(kind: Any) -> list[str]:
+    names: list[str] = kind._get_param_names()
+    return names
 
 
 def checked_positive(name: str, value: Any) -> None:

@@ -50,7 +50,7 @@ class LifelongClassifier(ClassifierMixin, TaskStream):  # type: ignore[misc]
         The error a newly learned feature must meet. None: epsilon / (c sqrt k) with c from the proof of Theorem 4.
     refiner : {"sdp", "svd"}, callable or None, default="sdp"
         How learned features become a small representation. None is Basic LLL: all of them, for ever. A callable gets
-        (features as rows, k, radius) and returns a basis (d, q) or an object that has one.
+        (features as rows, k, the radius within which each is known) and returns a basis (d, q), or an object with one.
     rounding : {"certified", "extreme", "paper"}, default="certified"
         See `everspan.refine`; "paper" takes 2k - 1 dimensions.
     refine_above : int, optional
@@ -151,7 +151,7 @@ class LifelongClassifier(ClassifierMixin, TaskStream):  # type: ignore[misc]
         X, y, weight = without_weightless(X, y, weight)
         if weight is not None and rules.accept == "bound":
             raise ValueError('accept="bound" needs rows that count once, not sample_weight')
-        classes, codes = np.unique(y, return_inverse=True)
+        classes, codes = _encoded(y)
         self._start(X, weight)
         centred = X - self.representation_.origin if self.fit_intercept else X
         if len(classes) <= 2:
@@ -294,6 +294,17 @@ def _assembled(parts: list[tuple[Any, Any]]) -> Any:
     for rows, values in parts:
         whole[rows] = values
     return whole
+
+
+def _encoded(y: Any) -> tuple[Any, NDArray[np.intp]]:
+    """Sorted labels and the place of each row's: `numpy.unique`, but faster for two numbers."""
+    if y.dtype.kind in "iuf":
+        low, high = y.min(), y.max()
+        upper = y == high
+        if low != high and bool((upper | (y == low)).all()):
+            return np.array([low, high], dtype=y.dtype), upper.view(np.int8).astype(np.intp)
+    classes, codes = np.unique(y, return_inverse=True)
+    return classes, codes
 
 
 def _same(one: Any, other: Any) -> bool:

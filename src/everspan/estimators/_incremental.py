@@ -57,13 +57,14 @@ class ClassIncrementalClassifier(ClassifierMixin, LifelongEstimator):  # type: i
     >>> from sklearn.datasets import load_digits
     >>> from everspan import ClassIncrementalClassifier
     >>> X, y = load_digits(return_X_y=True)
-    >>> model = ClassIncrementalClassifier(memory=200)
+    >>> model = ClassIncrementalClassifier(memory=300)
     >>> for digit in range(4):
-    ...     rows = (y[:1000] == digit)
-    ...     event = model.learn_task(X[:1000][rows] / 16, y[:1000][rows])
+    ...     rows = (y[:1200] == digit)
+    ...     event = model.learn_task(X[:1200][rows] / 16, y[:1200][rows])
     >>> model.classes_
     array([0, 1, 2, 3])
-    >>> bool(model.score(X[1000:][y[1000:] < 4] / 16, y[1000:][y[1000:] < 4]) > 0.9)
+    >>> later = y[1200:] < 4
+    >>> bool(model.score(X[1200:][later] / 16, y[1200:][later]) > 0.9)
     True
     """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ class Predictors:
     is projected onto the current basis, always from where it was first. So growing costs nothing for old tasks, moves
     never add up, and a predictor whose move would be too far is simply read as it was.
 
-    A direct predictor (of a task that grew) is a multiple of its learned feature: version -1 - j for feature j.
+    A direct predictor (of a task that grew) stands on its own learned feature: its version is -1.
     """
 
     def __init__(self) -> None:
@@ -28,6 +29,7 @@ class Predictors:
         self._coefficients = array("d")
         self._ends = array("q")
         self._versions = array("q")
+        self._features = array("q")  # the feature learned from the same rows, or -1
         self._intercepts = array("d")
         self._errors = array("d")  # in turn: the reference and the plausible error of each
         self._task_ends = array("q")  # a task has one predictor, or one for each of its classes
@@ -46,8 +48,8 @@ class Predictors:
     @property
     def nbytes(self) -> int:
         """Bytes of all predictors, bases aside."""
-        columns: list[array[Any]] = [self._coefficients, self._ends, self._versions, self._intercepts, self._errors]
-        return sum(column.itemsize * len(column) for column in (*columns, self._task_ends))
+        columns: list[array[Any]] = [self._coefficients, self._ends, self._versions, self._features, self._intercepts]
+        return sum(column.itemsize * len(column) for column in (*columns, self._errors, self._task_ends))
 
     def new_version(self, basis: Array) -> None:
         """Make this the basis that the next predictors stand on; forget versions that nothing stands on."""
@@ -59,21 +61,26 @@ class Predictors:
         self.bases.append(basis)
         self._used.append(0)
 
-    def add(self, coefficients: Array, intercept: float, reference: float, plausible: float) -> None:
+    def add(
+        self, coefficients: Array, intercept: float, reference: float, plausible: float, feature: int | None = None
+    ) -> None:
         """A predictor on the newest version, whose error was ``reference``, and plausibly up to ``plausible``."""
         self._used[-1] += 1
-        self._append(len(self.bases) - 1, coefficients, intercept, reference, plausible)
+        self._append(len(self.bases) - 1, feature, coefficients, intercept, (reference, plausible))
 
     def add_direct(self, feature: int, length: float, intercept: float, reference: float, plausible: float) -> None:
         """A predictor that is ``length`` times the learned feature."""
-        self._append(-1 - feature, np.array([length]), intercept, reference, plausible)
+        self._append(-1, feature, np.array([length]), intercept, (reference, plausible))
 
-    def _append(self, version: int, coefficients: Array, intercept: float, reference: float, plausible: float) -> None:
+    def _append(
+        self, version: int, feature: int | None, coefficients: Array, intercept: float, errors: Sequence[float]
+    ) -> None:
         self._coefficients.extend(coefficients.tolist())
         self._ends.append(len(self._coefficients))
         self._versions.append(version)
+        self._features.append(-1 if feature is None else feature)
         self._intercepts.append(intercept)
-        self._errors.extend((reference, plausible))
+        self._errors.extend(errors)
 
     def mark(self) -> tuple[int, int, int, Array]:
         """Where `truncate` can come back to."""
@@ -87,33 +94,26 @@ class Predictors:
             if version >= 0:
                 self._used[version] -= 1
         end = self._ends[length - 1] if length else 0
-        del self._coefficients[end:], self._ends[length:], self._versions[length:]
+        del self._coefficients[end:], self._ends[length:], self._versions[length:], self._features[length:]
         del self._intercepts[length:], self._errors[2 * length :]
         del self._task_ends[tasks:], self.bases[versions:], self._used[versions:]
         self.bases[-1] = basis
 
-    def feature_of(self, index: int) -> int | None:
-        """The learned feature that a direct predictor is a multiple of."""
-        version = self._versions[index]
-        return -1 - version if version < 0 else None
-
     def without(self, position: int) -> tuple[Predictors, list[int]]:
         """The predictors of all tasks but the one at this position, and the learned features that leave with it."""
-        lost = [feature for index in self.of_task(position) if (feature := self.feature_of(index)) is not None]
+        lost = [self._features[index] for index in self.of_task(position) if self._features[index] >= 0]
         kept = Predictors()
         kept.bases, kept._used = list(self.bases), [0] * len(self.bases)
         for other in range(len(self._task_ends)):
             if other == position:
                 continue
             for index in self.of_task(other):
-                version = self._versions[index]
-                if version < 0:
-                    version += sum(feature < -1 - version for feature in lost)
-                else:
+                version, feature = self._versions[index], self._features[index]
+                if version >= 0:
                     kept._used[version] += 1
-                kept._append(
-                    version, self._own(index), self._intercepts[index], *self._errors[2 * index : 2 * index + 2]
-                )
+                feature -= sum(gone < feature for gone in lost)
+                errors = self._errors[2 * index : 2 * index + 2]
+                kept._append(version, feature, self._own(index), self._intercepts[index], errors)
             kept.end_task()
         kept.bases = [basis if used else None for basis, used in zip(kept.bases, kept._used, strict=True)]
         return kept, lost
@@ -126,7 +126,7 @@ class Predictors:
         """The direction in the inputs that was learned for the task."""
         version, own = self._versions[index], self._own(index)
         if version < 0:
-            direction: Array = own[0] * representation.features[-1 - version]
+            direction: Array = own[0] * representation.features[self._features[index]]
             return direction
         basis = self.bases[version]
         assert basis is not None

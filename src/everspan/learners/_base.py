@@ -127,17 +127,16 @@ def best_strength(
     strengths: Sequence[float],
     start: int,
     solve: Callable[[float, State | None], tuple[float, State]],
+    upwards: Callable[[State], bool],
 ) -> State:
-    """Walk from the start to weaker, or else to stronger strengths while the loss on rows left out falls."""
+    """Walk from the start up or down the list while the loss on rows left out falls."""
     best_loss, best = solve(strengths[start], None)
-    for step in (1, -1):
-        position = start + step
-        while 0 <= position < len(strengths):
-            loss, state = solve(strengths[position], best)
-            if not loss < best_loss:
-                break
-            best_loss, best = loss, state
-            position += step
-        if position != start + step:  # it fell this way: it rises the other
+    step = 1 if upwards(best) else -1
+    position = start + step
+    while 0 <= position < len(strengths):
+        loss, state = solve(strengths[position], best)
+        if not loss < best_loss:
             break
+        best_loss, best = loss, state
+        position += step
     return best

@@ -48,7 +48,7 @@ class BayesPoint:
             loss = np.add.reduce(losses) if inputs.weight is None else inputs.weight.dot(losses)
             return float(loss), posterior
 
-        posterior = best_strength(self.variances, len(self.variances) - 1, solve)
+        posterior = best_strength(self.variances, len(self.variances) - 1, solve, upwards=lambda _: False)
         slope = _PROBIT_TO_LOGIT / math.sqrt(1.0 + posterior.spread)
         return inputs.fit(slope * posterior.mean, _PROBIT_TO_LOGIT * posterior.unseen * rows.y)
 

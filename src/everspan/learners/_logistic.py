@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,8 +12,8 @@ from scipy.special import expit
 from ..tasks import Array, Rows
 from ._base import Design, Fit, best_strength, design
 
-_STRENGTHS = (100.0, 10.0, 1.0, 0.1, 0.01, 1e-4)
-_START = 4
+_STRENGTHS = (100.0, 3.0, 0.1, 1e-3)
+_START = 2
 _MANY = 40  # rows a column from which the strength hardly matters, and a quarter of them can choose it
 # A Newton step of the logistic loss that moves no margin further lowers the loss: its curvature changes by at most
 # exp(|move|), and exp(t) - t - 1 < t^2 below this.
@@ -60,13 +61,14 @@ class Logistic:
 
         def solve(strength: float, nearby: _Solution | None) -> tuple[float, _Solution]:
             solution = newton(margins, inputs, strength, _start(margins, inputs, strength, nearby))
-            unseen = _left_out(margins, inputs, strength, solution)
+            unseen, weaker = _left_out(margins, inputs, strength, solution)
             losses = np.logaddexp(0.0, -unseen)
             loss = np.add.reduce(losses) if inputs.weight is None else inputs.weight.dot(losses)
-            return float(loss), _Solution(strength, solution, unseen)
+            return float(loss), _Solution(strength, solution, unseen, weaker)
 
         if len(margins) < _MANY * margins.shape[1]:
-            return best_strength(self.strengths, min(_START, len(self.strengths) - 1), solve)
+            start = min(_START, len(self.strengths) - 1)
+            return best_strength(self.strengths, start, solve, upwards=lambda found: found.weaker)
         rough = self._search(margins[::4], inputs.every(4))
         return solve(0.1 * rough.strength, rough)[1]  # more rows want less of it
 
@@ -76,6 +78,7 @@ class _Solution:
     strength: float
     solution: Array
     unseen: Array
+    weaker: bool  # whether a weaker penalty would lower the loss on rows left out
 
 
 def _start(margins: Array, inputs: Design, strength: float, nearby: _Solution | None) -> Array:
@@ -83,53 +86,56 @@ def _start(margins: Array, inputs: Design, strength: float, nearby: _Solution | 
     if nearby is None:
         even = np.full(len(margins), 0.5)
         hessian = _hessian(margins, even, inputs.weight, inputs.penalty(strength))
-        return 2.0 * _solve(hessian, (even if inputs.weight is None else 0.5 * inputs.weight).dot(margins))
+        return 3.0 * _solve(hessian, (even if inputs.weight is None else 0.5 * inputs.weight).dot(margins))
     if margins.dot(nearby.solution).min() > 0.0:
-        return nearby.solution * (2.0 if strength < nearby.strength else 0.5)
+        return nearby.solution * (2.5 if strength < nearby.strength else 0.5)
     return nearby.solution
 
 
-def newton(margins: Array, inputs: Design, strength: float, start: Array, tol: float = 1e-2) -> Array:
-    """Minimise the penalised loss by Newton steps, until one moves no margin by more than tol."""
-    penalty = inputs.penalty(strength)
-    solution = start
-    scores = margins.dot(solution)
+def newton(margins: Array, inputs: Design, strength: float, start: Array, tol: float = 0.05) -> Array:
+    """Minimise the penalised loss by Newton steps, until one moves no margin by more than tol.
+
+    The last step was then right to about tol squared, far below what the labels tell.
+    """
+    weight, penalty = inputs.weight, inputs.penalty(strength)
+    solution, scores, value = start, margins.dot(start), math.inf
     for _ in range(100):
         missing = expit(-scores)
-        pull = missing if inputs.weight is None else inputs.weight * missing
+        pull = missing if weight is None else weight * missing
         gradient = penalty * solution - pull.dot(margins)
-        step = _solve(_hessian(margins, missing, inputs.weight, penalty), gradient)
+        step = _solve(_hessian(margins, missing, weight, penalty), gradient)
         moved = margins.dot(step)
-        largest = float(np.abs(moved).max())
+        largest = float(np.maximum.reduce(np.abs(moved)))
         if largest > _SURE_TO_DESCEND:
-            shorter = _descent(scores, solution, moved, step, inputs.weight, penalty)
-            step, moved, largest = shorter * step, shorter * moved, shorter * largest
+            if value == math.inf:
+                value = _objective(scores, solution, weight, penalty)
+            while True:
+                after = _objective(scores - moved, solution - step, weight, penalty)
+                if after <= value or largest <= tol:
+                    break
+                step, moved, largest = 0.5 * step, 0.5 * moved, 0.5 * largest
+            value = after
+        else:
+            value = math.inf
         solution, scores = solution - step, scores - moved
         if largest <= tol:
             break
     return solution
 
 
-def _descent(scores: Array, solution: Array, moved: Array, step: Array, weight: Array | None, penalty: Array) -> float:
-    """The first of 1, 1/2, 1/4, ... of a Newton step that lowers the loss."""
-    value = _objective(scores, solution, weight, penalty)
-    share = 1.0
-    while share > 1e-6 and not _objective(scores - share * moved, solution - share * step, weight, penalty) <= value:
-        share *= 0.5
-    return share
-
-
-def _left_out(margins: Array, inputs: Design, strength: float, solution: Array) -> Array:
-    """The margin of every row after one Newton step without it."""
-    scores = margins.dot(solution)
+def _left_out(margins: Array, inputs: Design, strength: float, solution: Array) -> tuple[Array, bool]:
+    """The margin of every row after one Newton step without it, and whether a weaker penalty would better them."""
+    scores, penalty = margins.dot(solution), inputs.penalty(strength)
     missing = expit(-scores)
-    inverse = _inverse(_hessian(margins, missing, inputs.weight, inputs.penalty(strength)))
-    leverage = np.einsum("ij,ij->i", margins.dot(inverse), margins)
+    reach = margins.dot(_inverse(_hessian(margins, missing, inputs.weight, penalty)))
+    leverage = np.einsum("ij,ij->i", reach, margins)
     if inputs.unit is not None:
         leverage = leverage * inputs.unit
     curvature = np.minimum(missing * (1.0 - missing) * leverage, 0.999)
     unseen: Array = scores - missing * leverage / (1.0 - curvature)
-    return unseen
+    gain = expit(-unseen).dot(reach.dot(penalty * solution))  # the path moves the solution by H^-1 (penalty solution)
+    enough = len(margins) >= 5 * margins.shape[1]  # with fewer, the rows' own pull changes too
+    return unseen, enough and bool(gain > 0.0)
 
 
 def _objective(scores: Array, solution: Array, weight: Array | None, penalty: Array) -> float:
@@ -160,8 +166,11 @@ def _factor(matrix: Array) -> Array:
 
 
 def _solve(matrix: Array, vector: Array) -> Array:
-    solution: Array = lapack.dpotrs(_factor(matrix), vector, lower=1)[0]
-    return solution
+    _, solution, info = lapack.dposv(matrix, vector, lower=1)
+    if info:
+        solution = lapack.dpotrs(_factor(matrix), vector, lower=1)[0]
+    found: Array = solution
+    return found
 
 
 def _inverse(matrix: Array) -> Array:

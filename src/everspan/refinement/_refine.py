@@ -14,7 +14,7 @@ from . import _rounding, _working_set
 from ._arrays import Array
 from ._certificate import lower_bound, primal_value
 from ._reduction import Reduction, reduce_gram, reduce_rows
-from ._threads import one_thread_for
+from ._small import one_thread_for
 from ._validate import (
     Method,
     Options,
