@@ -50,7 +50,7 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def _rules(self) -> Rules:
         """The parameters, checked and resolved; again only when one was set anew."""
         state = self.__dict__
-        given = [state[name] for name in _parameters(type(self))]
+        given = [state[name] for name in _parameters(type(self))]  # type: ignore[arg-type]
         known: tuple[list[Any], Rules] | None = state.get("_resolved")
         if known is None or any(a is not b for a, b in zip(given, known[0], strict=True)):
             known = self._resolved = given, self._resolve()
@@ -131,7 +131,7 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             del self._places[name]
 
     def _reset(self) -> None:
-        for name in [name for name in vars(self) if name.endswith("_") or name in ("_places", "_warned")]:
+        for name in [name for name in vars(self) if name.endswith("_") or name in ("_places", "_warned", "_average")]:
             delattr(self, name)
 
     def _prepare(self, X: Any) -> Array:

@@ -64,7 +64,7 @@ class ClassIncrementalClassifier(ClassifierMixin, LifelongEstimator):  # type: i
     >>> model.classes_
     array([0, 1, 2, 3])
     >>> later = y[1200:] < 4
-    >>> bool(model.score(X[1200:][later] / 16, y[1200:][later]) > 0.9)
+    >>> bool(model.score(X[1200:][later] / 16, y[1200:][later]) > 0.85)
     True
     """
 

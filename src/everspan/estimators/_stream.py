@@ -168,6 +168,14 @@ class TaskStream(LifelongEstimator):
         return self.predictors_.read(index, self.representation_, spread, rules.epsilon, proved)
 
     def _average_direction(self, rules: Rules) -> tuple[Array, float]:
-        """The mean of all tasks' predictors."""
-        reads = [self._direction(index, rules) for index in range(len(self.predictors_))]
-        return np.mean([direction for direction, _ in reads], axis=0), float(np.mean([b for _, b in reads]))
+        """The mean of all tasks' predictors; of their directions, where only the sign of a score counts."""
+        known: tuple[Any, Array, float] | None = self.__dict__.get("_average")
+        stamp = (len(self.predictors_), len(self.predictors_.bases), rules)
+        if known is None or known[0] != stamp:
+            reads = [self._direction(index, rules) for index in range(len(self.predictors_))]
+            lengths = [float(np.linalg.norm(direction)) or 1.0 for direction, _ in reads]
+            scales = [1.0 if self._regression else 1.0 / length for length in lengths]
+            direction = np.mean([scale * a for scale, (a, _) in zip(scales, reads, strict=True)], axis=0)
+            intercept = float(np.mean([scale * b for scale, (_, b) in zip(scales, reads, strict=True)]))
+            known = self._average = (stamp, direction, intercept)
+        return known[1], known[2]

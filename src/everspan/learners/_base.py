@@ -58,6 +58,7 @@ class Design:
     scale: float
     span: Array | None
     constant: bool
+    count: float
 
     def fit(self, solution: Array, unseen: Array | None, noise: float = 0.0) -> Fit:
         """Back to the coordinates of the rows."""
@@ -77,6 +78,7 @@ class Design:
             matrix=self.matrix[::step],
             weight=None if weight is None else weight[::step],
             unit=None if unit is None else unit[::step],
+            count=self.count / step,
         )
 
     def penalty(self, strength: float) -> Array:
@@ -109,7 +111,7 @@ def design(rows: Rows, fit_intercept: bool, balanced: bool = False) -> Design:
     np.divide(X, scale, out=matrix[:, : X.shape[1]])
     if fit_intercept:
         matrix[:, -1] = 1.0
-    return Design(matrix, weight, unit, mean, scale, span, fit_intercept)
+    return Design(matrix, weight, unit, mean, scale, span, fit_intercept, rows.count())
 
 
 def class_balance(y: Array, weight: Array | None) -> Array:

@@ -66,7 +66,7 @@ class Logistic:
             loss = np.add.reduce(losses) if inputs.weight is None else inputs.weight.dot(losses)
             return float(loss), _Solution(strength, solution, unseen, weaker)
 
-        if len(margins) < _MANY * margins.shape[1]:
+        if inputs.count < _MANY * margins.shape[1]:
             start = min(_START, len(self.strengths) - 1)
             return best_strength(self.strengths, start, solve, upwards=lambda found: found.weaker)
         rough = self._search(margins[::4], inputs.every(4))
@@ -133,8 +133,9 @@ def _left_out(margins: Array, inputs: Design, strength: float, solution: Array) 
         leverage = leverage * inputs.unit
     curvature = np.minimum(missing * (1.0 - missing) * leverage, 0.999)
     unseen: Array = scores - missing * leverage / (1.0 - curvature)
-    gain = expit(-unseen).dot(reach.dot(penalty * solution))  # the path moves the solution by H^-1 (penalty solution)
-    enough = len(margins) >= 5 * margins.shape[1]  # with fewer, the rows' own pull changes too
+    pull = expit(-unseen) if inputs.weight is None else inputs.weight * expit(-unseen)
+    gain = pull.dot(reach.dot(penalty * solution))  # the path moves the solution by H^-1 (penalty solution)
+    enough = inputs.count >= 5 * margins.shape[1]  # with fewer, the rows' own pull changes too
     return unseen, enough and bool(gain > 0.0)
 
 
