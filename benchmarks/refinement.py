@@ -14,21 +14,16 @@ ours at a gap of 1e-8; a rival's time is cvxpy's total, with the solver's own be
 on 2 cores) with ``python benchmarks/refinement.py``, or parts with ``--only small many large huge growth``.
 """
 
-# ruff: noqa: E402 (threads are set before numpy is loaded)
-
-import os
-
-for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[variable] = "1"
+# isort: off
+import common  # first: it sets one thread before numpy is loaded
+# isort: on
 
 import argparse
 import json
-import platform
 import subprocess
 import sys
 import time
 import warnings
-from datetime import date
 from pathlib import Path
 
 import cvxpy as cp
@@ -39,7 +34,6 @@ from everspan.refinement._reduction import reduce_rows
 from everspan.reports import COLORS, house_style, new_figure, save_figure
 
 HERE = Path(__file__).resolve().parent
-RESULTS = HERE / "results" / "refinement.json"
 SEEDS = 5  # instances of every small size; a time is their mean
 TARGETS = {  # ratios of times, asserted at the end
     "SCS on the full program, d=100 n=10 k=5": 200,
@@ -255,27 +249,17 @@ def table(rows):
     return "\n".join(lines)
 
 
-def hardware():
-    model = next(
-        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
-        platform.machine(),
-    )
-    return f"{os.cpu_count()} cores, {model}, one thread"
-
-
 def main():
     parts = {"small": small, "many": many, "large": large, "huge": huge, "growth": growth}
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", choices=parts, default=list(parts), help="parts to measure again")
     chosen = parser.parse_args().only
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    results = common.read("refinement")
     for name in chosen:
         results[name] = parts[name]()
-    versions = {module.__name__: module.__version__ for module in (np, cp)}
-    results["measured"] = {"hardware": hardware(), "date": date.today().isoformat(), "versions": versions}
+    results["measured"] = common.measured(np, cp)
     results["ratios"] = ratios(results)
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+    common.write("refinement", results)
     if {"small", "growth"} <= set(results):
         draw(results)
     print(table(results.get("small", [])))

@@ -15,7 +15,7 @@ _lock = RLock()
 
 @cache
 def _controller() -> Any:
-    return ThreadpoolController()  # looks through the loaded libraries, once
+    return ThreadpoolController().select(user_api="blas")  # looks through the loaded libraries, once
 
 
 @contextmanager
@@ -24,5 +24,9 @@ def one_thread() -> Iterator[None]:
 
     The number of threads belongs to the process, and is given back by whoever took it; so Python threads take turns.
     """
-    with _lock, _controller().limit(limits=1, user_api="blas"):
-        yield
+    with _lock:
+        if all(library.get_num_threads() == 1 for library in _controller().lib_controllers):
+            yield
+            return
+        with _controller().limit(limits=1):
+            yield

@@ -19,7 +19,7 @@ from ._simple import Averaging, HardMargin
 class Auto:
     """`BayesPoint` where rows are few for the columns, `Logistic` where they are not and both are as good.
 
-    Fewer than five rows a column is where the mean of all halfspaces beats the best of them; past a few thousand rows
+    Fewer than three rows a column is where the mean of all halfspaces beats the best of them; past a few thousand rows
     its sweeps cost more than they gain.
     """
 
@@ -27,7 +27,7 @@ class Auto:
     balanced: bool = False
 
     def fit(self, rows: Rows) -> Fit:
-        few = rows.count() < min(5 * (rows.X.shape[1] + 1), 3000)
+        few = rows.count() < min(3 * (rows.X.shape[1] + 1), 3000)
         kind = BayesPoint if few else Logistic
         return kind(fit_intercept=self.fit_intercept, balanced=self.balanced).fit(rows)
 

@@ -129,13 +129,13 @@ def best_strength(
     strengths: Sequence[float],
     start: int,
     solve: Callable[[float, State | None], tuple[float, State]],
-    upwards: Callable[[State], bool],
+    direction: Callable[[float, State], int],
 ) -> State:
-    """Walk from the start up or down the list while the loss on rows left out falls."""
+    """Walk from the start up (1) or down (-1) the list, or stay (0), while the loss on rows left out falls."""
     best_loss, best = solve(strengths[start], None)
-    step = 1 if upwards(best) else -1
+    step = direction(best_loss, best)
     position = start + step
-    while 0 <= position < len(strengths):
+    while step and 0 <= position < len(strengths):
         loss, state = solve(strengths[position], best)
         if not loss < best_loss:
             break

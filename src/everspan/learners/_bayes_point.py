@@ -15,6 +15,7 @@ from ._base import Design, Fit, best_strength, design
 _VARIANCES = (0.01, 0.1, 1.0, 10.0, 100.0, 1e4)
 _PROBIT_TO_LOGIT = 1.702  # the logistic function is a normal distribution function of this slope to within 0.01
 _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
+_NO_NOISE = 0.3  # log-loss a row, on rows left out
 _DAMPING = 0.7  # undamped, the sites of nearly separable rows swing between two states
 
 
@@ -48,7 +49,10 @@ class BayesPoint:
             loss = np.add.reduce(losses) if inputs.weight is None else inputs.weight.dot(losses)
             return float(loss), posterior
 
-        posterior = best_strength(self.variances, len(self.variances) - 1, solve, upwards=lambda _: False)
+        def noisy(loss: float, posterior: _Posterior) -> int:
+            return -1 if loss > _NO_NOISE * inputs.count else 0  # rows left out are explained: no noise to look for
+
+        posterior = best_strength(self.variances, len(self.variances) - 1, solve, noisy)
         slope = _PROBIT_TO_LOGIT / math.sqrt(1.0 + posterior.spread)
         return inputs.fit(slope * posterior.mean, _PROBIT_TO_LOGIT * posterior.unseen * rows.y)
 
@@ -67,7 +71,7 @@ def _propagate(margins: Array, inputs: Design, variance: float, start: _Posterio
     n, columns = margins.shape
     weight, unit = inputs.weight, inputs.unit
     prior = np.full(columns, 1.0 / variance)
-    precision = np.full(n, 0.01) if start is None else start.precision
+    precision = np.full(n, 0.01 / variance) if start is None else start.precision
     shift = np.zeros(n) if start is None else start.shift
     change = math.inf
     for _ in range(200):
@@ -87,7 +91,7 @@ def _propagate(margins: Array, inputs: Design, variance: float, start: _Posterio
         cavity_variance, cavity_mean = spread / left, (mean - spread * own_shift) / left
         deviation = np.sqrt(1.0 + cavity_variance)
         unseen = cavity_mean / deviation
-        if change < 1e-3:
+        if change < 3e-3:
             break
         slope = np.exp(-0.5 * unseen * unseen - _HALF_LOG_TWO_PI - log_ndtr(unseen)) / deviation
         curvature = slope * (unseen / deviation + slope)

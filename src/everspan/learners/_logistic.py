@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,9 +14,7 @@ from ._base import Design, Fit, best_strength, design
 _STRENGTHS = (100.0, 3.0, 0.1, 1e-3)
 _START = 2
 _MANY = 40  # rows a column from which the strength hardly matters, and a quarter of them can choose it
-# A Newton step of the logistic loss that moves no margin further lowers the loss: its curvature changes by at most
-# exp(|move|), and exp(t) - t - 1 < t^2 below this.
-_SURE_TO_DESCEND = 1.79
+_FLYING_OFF = 50.0  # no honest step moves a log-odds by so much
 _BLOCK = 1 << 15  # rows of the Hessian summed at once, so that a million rows need no second copy of themselves
 
 
@@ -68,7 +65,7 @@ class Logistic:
 
         if inputs.count < _MANY * margins.shape[1]:
             start = min(_START, len(self.strengths) - 1)
-            return best_strength(self.strengths, start, solve, upwards=lambda found: found.weaker)
+            return best_strength(self.strengths, start, solve, lambda _, found: 1 if found.weaker else -1)
         rough = self._search(margins[::4], inputs.every(4))
         return solve(0.1 * rough.strength, rough)[1]  # more rows want less of it
 
@@ -92,35 +89,33 @@ def _start(margins: Array, inputs: Design, strength: float, nearby: _Solution | 
     return nearby.solution
 
 
-def newton(margins: Array, inputs: Design, strength: float, start: Array, tol: float = 0.05) -> Array:
+def newton(
+    margins: Array, inputs: Design, strength: float, start: Array, tol: float = 0.05, guarded: bool = False
+) -> Array:
     """Minimise the penalised loss by Newton steps, until one moves no margin by more than tol.
 
-    The last step was then right to about tol squared, far below what the labels tell.
+    The last step was then right to about tol squared, far below what the labels tell. Full steps nearly always
+    converge; where one flies off, all is done again with steps that are guarded: halved until they lower the loss.
     """
     weight, penalty = inputs.weight, inputs.penalty(strength)
-    solution, scores, value = start, margins.dot(start), math.inf
-    for _ in range(100):
+    solution, scores = start, margins.dot(start)
+    for _ in range(200 if guarded else 25):
         missing = expit(-scores)
         pull = missing if weight is None else weight * missing
         gradient = penalty * solution - pull.dot(margins)
         step = _solve(_hessian(margins, missing, weight, penalty), gradient)
         moved = margins.dot(step)
         largest = float(np.maximum.reduce(np.abs(moved)))
-        if largest > _SURE_TO_DESCEND:
-            if value == math.inf:
-                value = _objective(scores, solution, weight, penalty)
-            while True:
-                after = _objective(scores - moved, solution - step, weight, penalty)
-                if after <= value or largest <= tol:
-                    break
+        if guarded:
+            value = _objective(scores, solution, weight, penalty)
+            while largest > tol and not _objective(scores - moved, solution - step, weight, penalty) <= value:
                 step, moved, largest = 0.5 * step, 0.5 * moved, 0.5 * largest
-            value = after
-        else:
-            value = math.inf
+        elif not largest < _FLYING_OFF:
+            break
         solution, scores = solution - step, scores - moved
         if largest <= tol:
-            break
-    return solution
+            return solution
+    return solution if guarded else newton(margins, inputs, strength, np.zeros_like(start), tol, guarded=True)
 
 
 def _left_out(margins: Array, inputs: Design, strength: float, solution: Array) -> tuple[Array, bool]:
