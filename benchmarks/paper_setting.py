@@ -2,10 +2,10 @@
 
 CLAIM
 
-Task-incremental: d=100, 100 tasks of 200 rows, k=5, epsilon=0.1, Gaussian data; accuracies on 2,000 fresh rows a task at
-the end of the stream. Class-incremental: 10 classes by the largest of 10 linear scores on 5 shared features, d=100, 200
-rows a class on average, one class after another, against a multinomial fit on all rows at once (the better of C=1 and
-C=100 on the test rows). Seeds 41000 to 41019 were used for nothing else. Run it (about 8 minutes on 2 cores) with
+Task-incremental: d=100, 100 tasks of 200 rows, k=5, epsilon=0.1, Gaussian data; accuracies on 2,000 fresh rows a task
+at the end of the stream. Class-incremental: 10 classes by the largest of 10 linear scores on 5 shared features, d=100,
+200 rows a class on average, one class after another, against a multinomial fit on all rows at once (the better of C=1
+and C=100 on the test rows). Seeds 41000 to 41019 were used for nothing else. Run it (about 8 minutes on 2 cores) with
 ``python benchmarks/paper_setting.py``.
 """
 

@@ -119,7 +119,7 @@ class AreaAbove:
 
     def mean(self, rows: Rows, scores: Array) -> float:
         if not (rows.y > 0.0).any() or not (rows.y <= 0.0).any():
-            return 0.0
+            return 0.5  # no pair to order: nothing is known
         from sklearn.metrics import roc_auc_score
 
         return 1.0 - float(roc_auc_score(rows.y > 0.0, scores, sample_weight=rows.weight))
@@ -297,6 +297,8 @@ CHECKS: dict[str, Check] = {
 
 def cross_validated_scores(fit: FitRows, rows: Rows, folds: int, seed: int) -> Array:
     """The score of every row by a fit without its fold; every class is spread over all folds."""
+    if len(rows) < 2:
+        return fit(rows).scores(rows.X)
     order = np.random.default_rng(seed).permutation(len(rows))
     order = order[np.argsort(rows.y[order], kind="stable")]
     fold = np.empty(len(rows), dtype=np.intp)

@@ -125,12 +125,12 @@ class _Measured:
     fit: Fit
     assessment: Assessment
     noise: float
-    risk: float
+    task_risk: float
     labels: int
 
     @property
     def confidence(self) -> float | None:
-        return None if self.assessment.upper is None else 1.0 - self.risk
+        return None if self.assessment.upper is None else 1.0 - self.task_risk
 
 
 class _Trial:
@@ -160,7 +160,7 @@ class _Trial:
         rows = labels.take()
         while True:
             self.looks += 1
-            risk = self.risk / (self.looks * (self.looks + 1)) if self.bounded else self.risk
+            risk = self.risk / (self.looks * (self.looks + 1)) if self.bounded else self.risk / 2.0
             if labels.on_demand:
                 rows = labels.take(self._enough(rows, level, risk))
             shown = Rows(transform(rows.X), rows.y, rows.weight)
@@ -173,8 +173,8 @@ class _Trial:
                 or len(rows) >= self.rules.max_labels
                 or _decided(assessment, shown, level, hopeless)
             ):
-                return _Measured(fit, assessment, loss.share(fit.noise) or noise, risk, len(rows))
-            rows = labels.take(2 * len(rows))
+                return _Measured(fit, assessment, loss.share(fit.noise) or noise, self.risk, len(rows))
+            rows = labels.take(min(2 * len(rows), self.rules.max_labels))
 
     def _enough(self, rows: Rows, level: float, risk: float) -> int:
         """At least so many that the held-out quarter could prove the level."""
@@ -182,6 +182,8 @@ class _Trial:
         return min(max(len(rows), least), self.rules.max_labels)
 
     def _fit(self, rows: Rows) -> Fit:
+        if not rows.X.shape[1] and rows.y.min() != rows.y.max():
+            return Fit(np.zeros(0), 0.0, np.zeros(len(rows)))  # no feature yet
         if rows.y.min() == rows.y.max():
             value = self.rules.constant(rows)
             return Fit(np.zeros(rows.X.shape[1]), value, np.full(len(rows), value))
@@ -193,7 +195,7 @@ class _Trial:
         return max(direct.assessment.error - direct.noise, one_in_all)
 
     def reused(self, attempt: _Measured, representation: LinearRepresentation, met: bool = True) -> Outcome:
-        wanted = None if met else self._wanted(attempt, attempt.assessment.error, self.rules.epsilon)
+        wanted = None if met else self._wanted(attempt, self.rules.value(attempt.assessment), self.rules.epsilon)
         return self._outcome("reused", met, attempt, True, wanted, representation)
 
     def grew(
@@ -236,9 +238,10 @@ class _Trial:
             representation=representation,
         )
 
-    def _wanted(self, measured: _Measured, reached: float, level: float) -> int:
+    def _wanted(self, measured: _Measured, reached: float, level: float) -> int | None:
         """Labels at which the level would be reached if errors fall like one over their number."""
-        return math.ceil(measured.labels * max(reached / level, 1.05))
+        wanted = measured.labels * max(reached / level, 1.05)
+        return math.ceil(wanted) if wanted < 1e9 else None  # so many are no advice
 
 
 def _decided(assessment: Assessment, rows: Rows, level: float, hopeless: float) -> bool:

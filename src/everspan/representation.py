@@ -72,11 +72,16 @@ class LinearRepresentation:
 
     def without_feature(self, index: int) -> LinearRepresentation:
         """One learned feature less; the basis is the span of the others."""
-        kept = LinearRepresentation.empty(self.origin)
-        for position, feature in enumerate(self.features):
-            if position != index:
-                kept = kept.with_feature(feature, float(self.errors[position]), float(self.labels[position]))
-        return kept
+        others = LinearRepresentation.empty(self.origin)
+        for feature in np.delete(self.features, index, axis=0):
+            others = others.with_feature(feature, 0.0, 1.0)
+        return replace(
+            self,
+            features=np.delete(self.features, index, axis=0),  # as they were, to the bit
+            errors=np.delete(self.errors, index),
+            labels=np.delete(self.labels, index),
+            basis=others.basis,
+        )
 
     def accuracies(self) -> Array:
         """How far from the truth features are on average that were learned from about as many labels as each.
@@ -104,6 +109,11 @@ class LinearRepresentation:
         """
         result = refiner(self.features, k, self.radii(radius))
         basis = np.asarray(getattr(result, "basis", result), dtype=np.float64)
+        d = self.features.shape[1]
+        if basis.ndim != 2 or len(basis) != d or not np.allclose(basis.T @ basis, np.eye(basis.shape[1]), atol=1e-6):
+            raise ValueError(
+                f"the refiner must return {d} rows and orthonormal columns, but the shape is {basis.shape}"
+            )
         return replace(self, basis=basis), result
 
     def apparent_dimension(self) -> int:

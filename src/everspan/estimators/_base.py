@@ -131,7 +131,9 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             del self._places[name]
 
     def _reset(self) -> None:
-        for name in [name for name in vars(self) if name.endswith("_") or name in ("_places", "_warned", "_average")]:
+        for name in [
+            name for name in vars(self) if name.endswith("_") or name in ("_places", "_warned", "_average", "_entropy")
+        ]:
             delattr(self, name)
 
     def _prepare(self, X: Any) -> Array:
@@ -158,6 +160,8 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             self.predictors_.new_version(self.representation_.basis)
             self.history_ = History()
             self._places: dict[Hashable, int] = {}
+            state: Any = 0 if self.random_state is None else self.random_state
+            self._entropy = int(state) % 2**31 if isinstance(state, numbers.Integral) else int(state.randint(2**31))
 
     def _origin(self, X: Array) -> Array:
         self._start(X)
@@ -166,10 +170,7 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _seed(self) -> int:
         """The seed of the next task's splits: the same whatever the tasks before it were."""
-        state: Any = 0 if self.random_state is None else self.random_state
-        if isinstance(state, numbers.Integral):
-            return (int(state) % 2**31) * 2**32 + len(self.history_)
-        return int(state.randint(2**31))
+        return self._entropy * 2**32 + len(self.history_)
 
     def _learn_one(self, labels: Labels, rules: Rules, seed: int) -> Outcome:
         outcome = learn(labels, self.representation_, rules, len(self.history_), seed)
@@ -208,7 +209,14 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         )
 
     def _record(
-        self, task: Hashable, outcomes: list[Outcome], error: float, started: float, labels_used: int = 0
+        self,
+        task: Hashable,
+        outcomes: list[Outcome],
+        error: float,
+        started: float,
+        *,
+        labels_used: int = 0,
+        mean: Array | None = None,
     ) -> TaskEvent:
         """Write the task into the history; nothing may fail after this."""
         grew = [outcome for outcome in outcomes if outcome.action == "grew"]
@@ -228,7 +236,7 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             refinement=grew[-1].refinement if grew else None,
             seconds=time.perf_counter() - started,
         )
-        self.predictors_.end_task()
+        self.predictors_.end_task(mean)
         self._places[task] = len(self.history_)
         self.history_.append(event)
         return event
@@ -294,6 +302,16 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 def _parameters(kind: Any) -> list[str]:
     names: list[str] = kind._get_param_names()
     return names
+
+
+def distinct_mean(X: Array) -> Array | None:
+    """The mean of centred rows, or None where it is zero as far as one can tell."""
+    n, d = X.shape
+    mean: Array = np.add.reduce(X, 0) / n
+    length = float(mean.dot(mean))
+    variance = float(X.ravel().dot(X.ravel())) / n - length
+    # Of rows around zero n |mean|^2 / variance is about one, up to sqrt(2 / d); with the origin's noise about two.
+    return mean if length * n > 2.0 * variance * (1.0 + 5.0 * math.sqrt(2.0 / d)) else None
 
 
 def checked_positive(name: str, value: Any) -> None:

@@ -14,22 +14,24 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from ..checks import AreaAbove, LogLoss, Loss, ZeroOne
-from ..learners import PROBABILISTIC, balanced
+from ..learners import PROBABILISTIC, balanced, is_probabilistic
 from ..lifelong import Outcome, Rules
 from ..spread import HalfspaceSpread, Spread
 from ..tasks import Array, LabelSource, Rows, Table, TaskEvent
+from ._base import distinct_mean
 from ._labels import Demand, HalfspaceLabels
 from ._stream import TaskStream
 from ._tables import checked_classes, checked_weight, rows_of_tasks, without_weightless
 
 
 def _has_probabilities(estimator: LifelongClassifier) -> bool:
-    if isinstance(estimator.learner, str) and estimator.learner not in PROBABILISTIC:
-        raise AttributeError(f"predict_proba has no meaning with learner={estimator.learner!r}")
-    return True
+    learner = estimator.learner
+    if learner in PROBABILISTIC if isinstance(learner, str) else is_probabilistic(learner):
+        return True
+    raise AttributeError(f"predict_proba has no meaning with learner={learner!r}")
 
 
 class LifelongClassifier(ClassifierMixin, TaskStream):  # type: ignore[misc]
@@ -144,7 +146,11 @@ class LifelongClassifier(ClassifierMixin, TaskStream):  # type: ignore[misc]
         del self._label_set_of[tasks:]
 
     def _forgotten(self, position: int) -> None:
-        del self._label_set_of[position]
+        used = array("q", [code for place, code in enumerate(self._label_set_of) if place != position])
+        kept = sorted(set(used))
+        self._label_set_of = array("q", [kept.index(code) for code in used])
+        self._label_sets = [self._label_sets[code] for code in kept]
+        self.classes_ = _union(self._label_sets) if kept else np.zeros(0)
 
     def _learn_rows(self, X: Array, y: Any, weight: Array | None, task: Hashable) -> TaskEvent:
         started, rules = time.perf_counter(), self._rules()
@@ -157,9 +163,11 @@ class LifelongClassifier(ClassifierMixin, TaskStream):  # type: ignore[misc]
         if len(classes) <= 2:
             signs = np.where(codes == len(classes) - 1, 1.0, -1.0)
             outcome = self._learn_one(Table(Rows(centred, signs, weight)), rules, self._seed())
-            return self._finish(task, classes, [outcome], outcome.assessment.error, started)
+            return self._finish(task, classes, [outcome], outcome.assessment.error, started, distinct_mean(centred))
         outcomes = self._learn_one_against_rest(centred, codes, weight, len(classes), rules)
-        return self._finish(task, classes, outcomes, _error_of_largest(outcomes, codes), started)
+        return self._finish(
+            task, classes, outcomes, _error_of_largest(outcomes, codes), started, distinct_mean(centred)
+        )
 
     def _learn_one_against_rest(
         self, X: Array, codes: NDArray[np.intp], weight: Array | None, count: int, rules: Rules
@@ -181,19 +189,22 @@ class LifelongClassifier(ClassifierMixin, TaskStream):  # type: ignore[misc]
             rows = self._prepare(X)
             return rows, self._prepare_labels(y, len(rows))
 
-        labels = HalfspaceLabels(Demand(source, prepare), self._origin)
+        labels = HalfspaceLabels(Demand(source, prepare, rules.max_labels), self._origin)
         labels.take()
         outcome = self._learn_one(labels, rules, self._seed())
-        return self._finish(task, labels.classes, [outcome], outcome.assessment.error, started)
+        mean = distinct_mean(labels.take().X)
+        return self._finish(task, labels.classes, [outcome], outcome.assessment.error, started, mean)
 
-    def _finish(self, task: Hashable, classes: Any, outcomes: list[Outcome], error: float, started: float) -> TaskEvent:
+    def _finish(
+        self, task: Hashable, classes: Any, outcomes: list[Outcome], error: float, started: float, mean: Array | None
+    ) -> TaskEvent:
         known = next((i for i, seen in enumerate(self._label_sets) if _same(seen, classes)), None)
         if known is None:
             known = len(self._label_sets)
             self._label_sets = [*self._label_sets, classes]
             self.classes_ = _union(self._label_sets)
         self._label_set_of.append(known)
-        return self._record(task, outcomes, error, started)
+        return self._record(task, outcomes, error, started, mean=mean)
 
     # Predicting ------------------------------------------------------------------------------------------------------
 
@@ -248,12 +259,12 @@ class LifelongClassifier(ClassifierMixin, TaskStream):  # type: ignore[misc]
 
     def score(self, X: Any, y: Any, *, task: Hashable = None, tasks: Any = None, sample_weight: Any = None) -> float:
         """Accuracy over all rows."""
-        correct = self.predict(X, task=task, tasks=tasks) == np.asarray(y)
+        correct = self.predict(X, task=task, tasks=tasks) == column_or_1d(y)
         return float(np.average(correct, weights=checked_weight(sample_weight, len(correct))))
 
     def score_tasks(self, X: Any, y: Any, tasks: Any) -> dict[Hashable, float]:
         """Accuracy of every task in a table."""
-        correct = self.predict(X, tasks=tasks) == np.asarray(y)
+        correct = self.predict(X, tasks=tasks) == column_or_1d(y)
         return {name: float(correct[rows].mean()) for name, rows in rows_of_tasks(tasks, len(correct)).items()}
 
 

@@ -15,6 +15,7 @@ from ..checks import Loss, ZeroOne
 from ..learners import balanced, fit_multinomial
 from ..spread import HalfspaceSpread, Spread
 from ..tasks import Array, Rows, Table, TaskEvent
+from ..threads import one_thread
 from ._base import LifelongEstimator, checked_count
 from ._memory import RowMemory
 from ._tables import checked_classes, checked_weight, without_weightless
@@ -156,6 +157,8 @@ class ClassIncrementalClassifier(ClassifierMixin, LifelongEstimator):  # type: i
         seed = self._seed()
         pool = self.memory_.joined(X, y, np.ones(len(X)) if weight is None else weight, seed)
         classes = np.unique(pool.labels)
+        if size is not None and size < len(classes):
+            raise ValueError(f"memory={size} cannot hold a row of each of {len(classes)} classes")
         new = classes[~np.isin(classes, self.classes_)] if len(self.classes_) else classes
         centred = pool.rows - self.representation_.origin if self.fit_intercept else pool.rows
         counts = None if (pool.counts == 1.0).all() else pool.counts
@@ -171,7 +174,8 @@ class ClassIncrementalClassifier(ClassifierMixin, LifelongEstimator):  # type: i
 
     def _fit_classifier(self, centred: Array, pool: RowMemory, classes: Any) -> None:
         codes = np.searchsorted(classes, pool.labels)
-        fit = fit_multinomial(centred, codes, pool.weights(), self.representation_.basis, pool.aside)
+        with one_thread():
+            fit = fit_multinomial(centred, codes, pool.weights(), self.representation_.basis, pool.aside)
         self.coef_, self.intercept_, self.error_ = fit.coef @ fit.basis.T, fit.intercept, fit.error
 
     def _name(self, new: Any) -> Hashable:
@@ -179,7 +183,9 @@ class ClassIncrementalClassifier(ClassifierMixin, LifelongEstimator):  # type: i
         labels: list[Hashable] = new.tolist()
         if len(labels) == 1:
             return labels[0]
-        return tuple(labels) if labels else f"more rows {len(self.history_)}"
+        if labels:
+            return tuple(labels)
+        return next(name for i in range(len(self.history_) + 1) if (name := f"more rows {i}") not in self._places)
 
     def _prepare_labels(self, y: Any, n: int) -> Any:
         return checked_classes(y, n)
@@ -212,7 +218,10 @@ class ClassIncrementalClassifier(ClassifierMixin, LifelongEstimator):  # type: i
     def forget(self, task: Hashable = None) -> Self:
         """Remove the classes of one call: their rows, their feature; the rest is refined and fitted anew."""
         check_is_fitted(self, "history_")
+        self._position(task)
         gone = task if isinstance(task, tuple) else (task,)
+        if not np.isin(self.classes_, np.array(gone)).any():
+            raise ValueError(f"{task!r} brought no class: forget the classes whose rows these were")
         kept = self.memory_.without(gone)
         if not len(kept.labels):
             raise ValueError(f"{task!r} is all there is: a classifier needs a class")

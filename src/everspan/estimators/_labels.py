@@ -13,14 +13,18 @@ from ..tasks import Array, LabelSource, Rows
 class Demand:
     """Labels on demand: draws from a source as the loop asks, and keeps what was drawn."""
 
-    def __init__(self, source: LabelSource, prepare: Callable[[Any, Any], tuple[Array, Any]]) -> None:
-        self._source, self._prepare = source, prepare
+    def __init__(self, source: LabelSource, prepare: Callable[[Any, Any], tuple[Array, Any]], most: int) -> None:
+        self._source, self._prepare, self._most = source, prepare, most
         self._X: Array | None = None
         self.raw: Any = np.zeros(0)
         self.on_demand = True
 
     def _draw(self, n: int) -> None:
-        X, y = self._prepare(*self._source.draw(n))
+        X, y = self._source.draw(n)
+        if len(X) == 0 and self._X is not None:
+            self.on_demand = False
+            return
+        X, y = self._prepare(X, y)
         if len(X) != len(y):
             raise ValueError(f"the source drew {len(X)} rows but {len(y)} labels")
         if len(X) > n:
@@ -37,7 +41,7 @@ class Demand:
         if n is not None and n > have and self.on_demand:
             self._draw(n - have)
         if self._X is None:
-            self._draw(64)
+            self._draw(min(64, self._most))
         assert self._X is not None
         return self._X, self.raw
 

@@ -33,9 +33,12 @@ class Predictors:
         self._intercepts = array("d")
         self._errors = array("d")  # in turn: the reference and the plausible error of each
         self._task_ends = array("q")  # a task has one predictor, or one for each of its classes
+        self._means: dict[int, Array] = {}  # of tasks whose rows lie elsewhere than the first task's
 
-    def end_task(self) -> None:
-        """The predictors added since the last call are those of one task."""
+    def end_task(self, mean: Array | None = None) -> None:
+        """The predictors added since the last call are those of one task, whose rows have this mean if not zero."""
+        if mean is not None:
+            self._means.update(dict.fromkeys(range(self._task_ends[-1] if self._task_ends else 0, len(self)), mean))
         self._task_ends.append(len(self))
 
     def of_task(self, position: int) -> range:
@@ -49,7 +52,8 @@ class Predictors:
     def nbytes(self) -> int:
         """Bytes of all predictors, bases aside."""
         columns: list[array[Any]] = [self._coefficients, self._ends, self._versions, self._features, self._intercepts]
-        return sum(column.itemsize * len(column) for column in (*columns, self._errors, self._task_ends))
+        means = sum(mean.nbytes for mean in self._means.values())
+        return means + sum(column.itemsize * len(column) for column in (*columns, self._errors, self._task_ends))
 
     def new_version(self, basis: Array) -> None:
         """Make this the basis that the next predictors stand on; forget versions that nothing stands on."""
@@ -93,6 +97,8 @@ class Predictors:
         for version in self._versions[length:]:
             if version >= 0:
                 self._used[version] -= 1
+        for index in [index for index in self._means if index >= length]:
+            del self._means[index]
         end = self._ends[length - 1] if length else 0
         del self._coefficients[end:], self._ends[length:], self._versions[length:], self._features[length:]
         del self._intercepts[length:], self._errors[2 * length :]
@@ -114,7 +120,7 @@ class Predictors:
                 feature -= sum(gone < feature for gone in lost)
                 errors = self._errors[2 * index : 2 * index + 2]
                 kept._append(version, feature, self._own(index), self._intercepts[index], errors)
-            kept.end_task()
+            kept.end_task(self._means.get(self.of_task(other).start))
         kept.bases = [basis if used else None for basis, used in zip(kept.bases, kept._used, strict=True)]
         return kept, lost
 
@@ -154,6 +160,10 @@ class Predictors:
         cosine = left / length
         keeps = spread.after_move(reference, cosine) <= epsilon
         gains = spread.implied(cosine) <= plausible and not (proved and reference <= epsilon)
-        if keeps or gains:
-            return representation.basis.dot(coordinates), intercept
-        return direction, intercept
+        if not keeps and not gains:
+            return direction, intercept
+        projected = representation.basis.dot(coordinates)
+        mean = self._means.get(index)
+        if mean is not None:  # the mean score of the task's rows stays what it was
+            intercept += float((direction - projected).dot(mean))
+        return projected, intercept

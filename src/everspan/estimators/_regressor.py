@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
 from ..checks import Loss, SquaredError
 from ..spread import RegressionSpread, Spread
 from ..tasks import Array, LabelSource, Rows, Table, TaskEvent
+from ._base import distinct_mean
 from ._labels import Demand, RegressionLabels
 from ._stream import TaskStream
 from ._tables import checked_weight, rows_of_tasks, without_weightless
@@ -87,7 +88,7 @@ class LifelongRegressor(RegressorMixin, TaskStream):  # type: ignore[misc]
         self._start(X, weight)
         centred = X - self.representation_.origin if self.fit_intercept else X
         outcome = self._learn_one(Table(Rows(centred, y, weight)), rules, self._seed())
-        return self._record(task, [outcome], outcome.assessment.error, started)
+        return self._record(task, [outcome], outcome.assessment.error, started, mean=distinct_mean(centred))
 
     def _learn_source(self, source: LabelSource, task: Hashable) -> TaskEvent:
         started, rules = time.perf_counter(), self._rules()
@@ -96,10 +97,11 @@ class LifelongRegressor(RegressorMixin, TaskStream):  # type: ignore[misc]
             rows = self._prepare(X)
             return rows, self._prepare_labels(y, len(rows))
 
-        labels = RegressionLabels(Demand(source, prepare), self._origin)
+        labels = RegressionLabels(Demand(source, prepare, rules.max_labels), self._origin)
         labels.take()
         outcome = self._learn_one(labels, rules, self._seed())
-        return self._record(task, [outcome], outcome.assessment.error, started)
+        mean = distinct_mean(labels.take().X)
+        return self._record(task, [outcome], outcome.assessment.error, started, mean=mean)
 
     def predict(self, X: Any, *, task: Hashable = None, tasks: Any = None) -> Array:
         """Predictions for rows of one ``task``, or of a task a row (``tasks``)."""

@@ -173,6 +173,7 @@ class TaskStream(LifelongEstimator):
         stamp = (len(self.predictors_), len(self.predictors_.bases), rules)
         if known is None or known[0] != stamp:
             reads = [self._direction(index, rules) for index in range(len(self.predictors_))]
+            reads = [read for read in reads if self._regression or read[0].any()] or reads
             lengths = [float(np.linalg.norm(direction)) or 1.0 for direction, _ in reads]
             scales = [1.0 if self._regression else 1.0 / length for length in lengths]
             direction = np.mean([scale * a for scale, (a, _) in zip(scales, reads, strict=True)], axis=0)

@@ -15,10 +15,15 @@ from ..tasks import Array
 
 def task_names(tasks: Any, n: int) -> list[Hashable]:
     """The column as a list of names, one a row."""
-    names = np.asarray(tasks)
-    if names.ndim != 1 or len(names) != n:
-        raise ValueError(f"tasks must name the task of each of the {n} rows, but its shape is {names.shape}")
-    listed: list[Hashable] = names.tolist()
+    if isinstance(tasks, (list, tuple)):
+        listed: list[Hashable] = list(tasks)  # as they are: numpy would make 1 and "a" the same kind
+    else:
+        names = np.asarray(tasks)
+        if names.ndim != 1:
+            raise ValueError(f"tasks must be one column, but its shape is {names.shape}")
+        listed = names.tolist()
+    if len(listed) != n:
+        raise ValueError(f"tasks must name the task of each of the {n} rows, but it has {len(listed)} names")
     missing = next((row for row, name in enumerate(listed) if name is None or name != name), None)
     if missing is not None:
         raise ValueError(f"every row needs a task, but row {missing} has {listed[missing]!r}")

@@ -1,6 +1,6 @@
 """Single-task learners: labelled rows in, a direction out. They know nothing of streams or representations."""
 
-from ._auto import PROBABILISTIC, Auto, Foreign, balanced, named_learner
+from ._auto import PROBABILISTIC, Auto, Foreign, balanced, is_probabilistic, named_learner
 from ._base import Fit, Learner
 from ._bayes_point import BayesPoint
 from ._logistic import Logistic
@@ -22,6 +22,7 @@ __all__ = [
     "Ridge",
     "balanced",
     "fit_multinomial",
+    "is_probabilistic",
     "least_squares",
     "named_learner",
 ]

@@ -64,6 +64,11 @@ REGRESSIONS = {"auto": Ridge, "ridge": Ridge, "least_squares": least_squares}
 PROBABILISTIC = ("auto", "bayes_point", "logistic")  # their scores are log-odds
 
 
+def is_probabilistic(learner: Any) -> bool:
+    """Whether a learner's scores are log-odds."""
+    return isinstance(learner, (Auto, BayesPoint, Logistic)) or hasattr(learner, "predict_proba")
+
+
 def named_learner(learner: Any, *, regression: bool, fit_intercept: bool) -> Learner:
     """The learner of this name, or the learner or scikit-learn estimator itself."""
     known: dict[str, Any] = REGRESSIONS if regression else HALFSPACES

@@ -42,18 +42,20 @@ def fit_multinomial(X: Array, codes: Codes, weight: Array, basis: Array, aside: 
     weight = weight / weight.mean()
     if not aside.any() or len(np.unique(codes[~aside])) < count:  # too few rows to set some aside
         coef, intercept = _classifier(X @ basis, codes, weight, 1.0)
-        return MultinomialFit(basis, coef, intercept, float("nan"))
+        wrong = _scores(X @ basis, coef, intercept).argmax(axis=1) != codes
+        return MultinomialFit(basis, coef, intercept, float(np.average(wrong, weights=weight)))
     seen = X[~aside], codes[~aside], weight[~aside]
-    choices = [(_moved(*seen, basis, anchor), anchor) for anchor in (None, *_ANCHORS)]
+    strengths: tuple[float, ...] = _INVERSE_STRENGTHS
     best: tuple[float, float, float, float | None] = (np.inf, 1.0, 1.0, None)
-    for candidate, anchor in choices:
-        Z = X @ candidate
-        for strength in _INVERSE_STRENGTHS:
+    for anchor in (None, *_ANCHORS):  # the strength is chosen for the directions as they are
+        Z = X @ _moved(*seen, basis, anchor)
+        for strength in strengths:
             scores = _scores(Z[aside], *_classifier(Z[~aside], *seen[1:], strength))
             loss = -float(np.average(scores[np.arange(len(scores)), codes[aside]], weights=weight[aside]))
             if loss < best[0]:
                 wrong = float(np.average(scores.argmax(axis=1) != codes[aside], weights=weight[aside]))
                 best = (loss, wrong, strength, anchor)
+        strengths = (best[2],)
     _, error, strength, chosen = best
     basis = _moved(X, codes, weight, basis, chosen)
     coef, intercept = _classifier(X @ basis, codes, weight, strength)
@@ -104,6 +106,6 @@ def _moved(X: Array, codes: Codes, weight: Array, basis: Array, anchor: float | 
         return value + 0.5 * anchor * float(np.sum(step * step)), gradient
 
     start = np.concatenate([basis.ravel(), coef.ravel(), intercept])
-    solution = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 100}).x
+    solution = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 60}).x
     moved: Array = np.linalg.qr(solution[: d * r].reshape(d, r))[0]
     return moved

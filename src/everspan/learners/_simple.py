@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..tasks import Rows
 from ._base import Fit, design
+
+_STEPS = 100_000  # of the solver: separable rows need far fewer, others would take for ever
 
 
 @dataclass(frozen=True)
@@ -41,13 +44,16 @@ class HardMargin:
     balanced: bool = False
 
     def fit(self, rows: Rows) -> Fit:
+        from sklearn.exceptions import ConvergenceWarning
         from sklearn.svm import SVC, LinearSVC
 
         inputs = design(rows, self.fit_intercept, self.balanced)
-        if self.fit_intercept:
-            machine = SVC(C=self.C, kernel="linear", tol=1e-4, cache_size=500)
-            machine.fit(inputs.matrix[:, :-1], rows.y, sample_weight=inputs.weight)
-            return inputs.fit(np.append(machine.coef_.ravel(), machine.intercept_), None)
-        machine = LinearSVC(C=self.C, loss="hinge", fit_intercept=False, tol=1e-4, max_iter=100_000, random_state=0)
-        machine.fit(inputs.matrix, rows.y, sample_weight=inputs.weight)
-        return inputs.fit(machine.coef_.ravel(), None)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # rows that do not separate have no hard margin
+            if self.fit_intercept:
+                machine = SVC(C=self.C, kernel="linear", tol=1e-4, cache_size=500, max_iter=_STEPS)
+                machine.fit(inputs.matrix[:, :-1], rows.y, sample_weight=inputs.weight)
+                return inputs.fit(np.append(machine.coef_.ravel(), machine.intercept_), None)
+            machine = LinearSVC(C=self.C, loss="hinge", fit_intercept=False, tol=1e-4, max_iter=5000, random_state=0)
+            machine.fit(inputs.matrix, rows.y, sample_weight=inputs.weight)
+            return inputs.fit(machine.coef_.ravel(), None)
