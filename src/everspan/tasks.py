@@ -76,7 +76,8 @@ class TaskEvent:
     met : bool
         Whether the error asked for was reached with the labels there were: epsilon (reused) or epsilon_acc (grew).
     error : float
-        The estimated error of the task's predictor.
+        The estimated error of the task's predictor as it was learned. (Where old tasks are re-projected it may move
+        later, with accept="bound" no further than keeps it within epsilon.)
     error_bound : float or None
         An upper bound on that error, from rows that the fit has not seen; None where there were none.
     confidence : float or None

@@ -22,7 +22,7 @@ from ..lifelong import Outcome, Rules
 from ..spread import HalfspaceSpread, Spread
 from ..tasks import Array, LabelSource, Rows, Table, TaskEvent
 from ._base import distinct_mean
-from ._labels import Demand, HalfspaceLabels
+from ._labels import HalfspaceLabels
 from ._stream import TaskStream
 from ._tables import checked_classes, checked_weight, rows_of_tasks, without_weightless
 
@@ -184,12 +184,7 @@ class LifelongClassifier(ClassifierMixin, TaskStream):  # type: ignore[misc]
         started, rules = time.perf_counter(), self._rules()
         if self.loss != "error":
             raise ValueError(f'labels on demand need a loss with a bound: "error", not {self.loss!r}')
-
-        def prepare(X: Any, y: Any) -> tuple[Array, Any]:
-            rows = self._prepare(X)
-            return rows, self._prepare_labels(y, len(rows))
-
-        labels = HalfspaceLabels(Demand(source, prepare, rules.max_labels), self._origin)
+        labels = HalfspaceLabels(self._demand(source, rules), self._origin)
         labels.take()
         outcome = self._learn_one(labels, rules, self._seed())
         mean = distinct_mean(labels.take().X)

@@ -15,7 +15,7 @@ from ..checks import Loss, SquaredError
 from ..spread import RegressionSpread, Spread
 from ..tasks import Array, LabelSource, Rows, Table, TaskEvent
 from ._base import distinct_mean
-from ._labels import Demand, RegressionLabels
+from ._labels import RegressionLabels
 from ._stream import TaskStream
 from ._tables import checked_weight, rows_of_tasks, without_weightless
 
@@ -92,12 +92,7 @@ class LifelongRegressor(RegressorMixin, TaskStream):  # type: ignore[misc]
 
     def _learn_source(self, source: LabelSource, task: Hashable) -> TaskEvent:
         started, rules = time.perf_counter(), self._rules()
-
-        def prepare(X: Any, y: Any) -> tuple[Array, Any]:
-            rows = self._prepare(X)
-            return rows, self._prepare_labels(y, len(rows))
-
-        labels = RegressionLabels(Demand(source, prepare, rules.max_labels), self._origin)
+        labels = RegressionLabels(self._demand(source, rules), self._origin)
         labels.take()
         outcome = self._learn_one(labels, rules, self._seed())
         mean = distinct_mean(labels.take().X)

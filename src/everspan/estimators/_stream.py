@@ -10,6 +10,7 @@ import numpy as np
 from ..lifelong import Rules
 from ..tasks import Array, LabelSource, TaskEvent
 from ._base import LifelongEstimator
+from ._labels import Demand
 from ._tables import checked_weight, rows_of_tasks
 
 
@@ -129,6 +130,15 @@ class TaskStream(LifelongEstimator):
         labels, weight = self._prepare_labels(y, len(rows)), checked_weight(sample_weight, len(rows))
         self._make_room(task)
         return self._learn_rows(rows, labels, weight, task)
+
+    def _demand(self, source: LabelSource, rules: Rules) -> Demand:
+        """The source, its rows and labels checked as they are drawn."""
+
+        def prepare(X: Any, y: Any) -> tuple[Array, Any]:
+            rows = self._prepare(X)
+            return rows, self._prepare_labels(y, len(rows))
+
+        return Demand(source, prepare, rules.max_labels)
 
     def _learn_table(self, X: Any, y: Any, tasks: Any, sample_weight: Any) -> None:
         if tasks is None:

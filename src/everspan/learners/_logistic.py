@@ -14,7 +14,7 @@ from ._base import Design, Fit, best_strength, design
 _STRENGTHS = (100.0, 3.0, 0.1, 1e-3)
 _START = 2
 _MANY = 40  # rows a column from which the strength hardly matters, and a quarter of them can choose it
-_FLYING_OFF = 50.0  # no honest step moves a log-odds by so much
+_FLYING_OFF = 30.0**2  # no honest step moves log-odds by so much, in mean square
 _BLOCK = 1 << 15  # rows of the Hessian summed at once, so that a million rows need no second copy of themselves
 
 
@@ -90,30 +90,32 @@ def _start(margins: Array, inputs: Design, strength: float, nearby: _Solution | 
 
 
 def newton(
-    margins: Array, inputs: Design, strength: float, start: Array, tol: float = 0.05, guarded: bool = False
+    margins: Array, inputs: Design, strength: float, start: Array, tol: float = 0.02, guarded: bool = False
 ) -> Array:
-    """Minimise the penalised loss by Newton steps, until one moves no margin by more than tol.
+    """Minimise the penalised loss by Newton steps, until one moves the margins by no more than tol (root mean square).
 
     The last step was then right to about tol squared, far below what the labels tell. Full steps nearly always
     converge; where one flies off, all is done again with steps that are guarded: halved until they lower the loss.
     """
     weight, penalty = inputs.weight, inputs.penalty(strength)
     solution, scores = start, margins.dot(start)
+    missing, work = np.empty(len(scores)), np.empty(len(scores))
+    enough = tol * tol * len(scores)
     for _ in range(200 if guarded else 25):
-        missing = expit(-scores)
+        expit(np.negative(scores, out=work), out=missing)
         pull = missing if weight is None else weight * missing
         gradient = penalty * solution - pull.dot(margins)
-        step = _solve(_hessian(margins, missing, weight, penalty), gradient)
+        step = _solve(_hessian(margins, missing, weight, penalty, work), gradient)
         moved = margins.dot(step)
-        largest = float(np.maximum.reduce(np.abs(moved)))
+        length = moved.dot(moved)
         if guarded:
             value = _objective(scores, solution, weight, penalty)
-            while largest > tol and not _objective(scores - moved, solution - step, weight, penalty) <= value:
-                step, moved, largest = 0.5 * step, 0.5 * moved, 0.5 * largest
-        elif not largest < _FLYING_OFF:
+            while length > enough and not _objective(scores - moved, solution - step, weight, penalty) <= value:
+                step, moved, length = 0.5 * step, 0.5 * moved, 0.25 * length
+        elif not length < _FLYING_OFF * len(scores):
             break
         solution, scores = solution - step, scores - moved
-        if largest <= tol:
+        if length <= enough:
             return solution
     return solution if guarded else newton(margins, inputs, strength, np.zeros_like(start), tol, guarded=True)
 
@@ -123,7 +125,7 @@ def _left_out(margins: Array, inputs: Design, strength: float, solution: Array) 
     scores, penalty = margins.dot(solution), inputs.penalty(strength)
     missing = expit(-scores)
     reach = margins.dot(_inverse(_hessian(margins, missing, inputs.weight, penalty)))
-    leverage = np.einsum("ij,ij->i", reach, margins)
+    leverage = np.add.reduce(reach * margins, 1)
     if inputs.unit is not None:
         leverage = leverage * inputs.unit
     curvature = np.minimum(missing * (1.0 - missing) * leverage, 0.999)
@@ -140,9 +142,12 @@ def _objective(scores: Array, solution: Array, weight: Array | None, penalty: Ar
     return float(loss + 0.5 * (penalty * solution).dot(solution))
 
 
-def _hessian(margins: Array, missing: Array, weight: Array | None, penalty: Array) -> Array:
-    curvature = missing * (1.0 - missing)
-    root = np.sqrt(curvature if weight is None else weight * curvature)
+def _hessian(margins: Array, missing: Array, weight: Array | None, penalty: Array, work: Array | None = None) -> Array:
+    root = np.subtract(1.0, missing, out=work)
+    root *= missing
+    if weight is not None:
+        root *= weight
+    np.sqrt(root, out=root)
     rows = margins[:_BLOCK] * root[:_BLOCK, None]
     hessian: Array = rows.T.dot(rows)
     for first in range(_BLOCK, len(margins), _BLOCK):
