@@ -1,7 +1,12 @@
-"""Draws the pictures of docs/refinement.md: ``python docs/draw.py``."""
+"""Draws the pictures of docs/refinement.md and docs/first-task-stream.md: ``python docs/draw.py``."""
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
+import runpy
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -51,7 +56,19 @@ def roundings(panel):
     panel.legend(fontsize=9)
 
 
+def first_task_stream(images):
+    """The picture that the example itself draws."""
+    example, home = Path(__file__).resolve().parents[1] / "examples" / "first_task_stream.py", Path.cwd()
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
+        os.chdir(folder)
+        runpy.run_path(str(example), run_name="__main__")
+        os.chdir(home)
+        (images / "first-task-stream.png").write_bytes((Path(folder) / "growth.png").read_bytes())
+    print("wrote first-task-stream.png")
+
+
 def main():
+    first_task_stream(Path(__file__).resolve().parent / "images")
     with house_style():
         figure, (left, right) = new_figure(2, height=4.2)
         problem(left)

@@ -49,3 +49,17 @@ def test_examples_run(script, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [str(script)])
     runpy.run_path(str(script), run_name="__main__")
     assert capsys.readouterr().out
+
+
+def test_the_reference_is_that_of_the_docstrings():
+    """Else run `python docs/reference.py`."""
+    made = runpy.run_path(str(ROOT / "docs" / "reference.py"))["page"]()
+    assert made == (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+
+
+def test_tests_named_in_the_notes_exist():
+    notes = (ROOT / "docs" / "notes-on-the-paper.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(test_\w+)`", notes))
+    written = set(re.findall(r"def (test_\w+)", "".join(path.read_text() for path in ROOT.glob("tests/**/*.py"))))
+    assert len(named) > 10
+    assert named <= written

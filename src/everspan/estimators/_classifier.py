@@ -106,12 +106,12 @@ class LifelongClassifier(ClassifierMixin, TaskStream):  # type: ignore[misc]
     >>> model = LifelongClassifier(epsilon=0.1)
     >>> for name, X, y in LinearStream(d=20, k=2, tasks=6, rows=400, seed=1):
     ...     print(model.learn_task(X, y, task=name))
-    task 0: learned feature 1, representation of 1 dimension, error 0.0175, 400 labels
+    task 0: learned feature 1, representation of 1 dimension, error 0.0125, 400 labels
     task 1: learned feature 2, representation of 2 dimensions, error 0.0275, 400 labels
-    task 2: reused 2 features, error 0.0375, 400 labels
-    task 3: reused 2 features, error 0.035, 400 labels
-    task 4: reused 2 features, error 0.0375, 400 labels
-    task 5: reused 2 features, error 0.0475, 400 labels
+    task 2: reused 2 features, error 0.04, 400 labels
+    task 3: reused 2 features, error 0.0425, 400 labels
+    task 4: reused 2 features, error 0.04, 400 labels
+    task 5: reused 2 features, error 0.0525, 400 labels
     >>> model.predict(X[:3], task="task 5")
     array([-1.,  1., -1.])
     """

@@ -100,19 +100,19 @@ def newton(
     weight, penalty = inputs.weight, inputs.penalty(strength)
     solution, scores = start, margins.dot(start)
     missing, work = np.empty(len(scores)), np.empty(len(scores))
-    enough = tol * tol * len(scores)
+    enough = tol * tol * inputs.count
     for _ in range(200 if guarded else 25):
         expit(np.negative(scores, out=work), out=missing)
         pull = missing if weight is None else weight * missing
         gradient = penalty * solution - pull.dot(margins)
         step = _solve(_hessian(margins, missing, weight, penalty, work), gradient)
         moved = margins.dot(step)
-        length = moved.dot(moved)
+        length = moved.dot(moved) if weight is None else moved.dot(weight * moved)
         if guarded:
             value = _objective(scores, solution, weight, penalty)
             while length > enough and not _objective(scores - moved, solution - step, weight, penalty) <= value:
                 step, moved, length = 0.5 * step, 0.5 * moved, 0.25 * length
-        elif not length < _FLYING_OFF * len(scores):
+        elif not length < _FLYING_OFF * inputs.count:
             break
         solution, scores = solution - step, scores - moved
         if length <= enough:
