@@ -1,6 +1,11 @@
 """Reused tasks one at a time: against one LogisticRegression per task, and whether the cost stays flat.
 
-CLAIM
+Measured on 2 cores (Intel Xeon, 2.80 GHz), one thread, 2026-11-15; raw numbers in results/task_stream.json, figure in
+docs/first-task-stream.md:
+
+* 0.9 ms a task, 5.3 times faster than LogisticRegression (5.3 to 6.1 from run to run), and right on 98.1% of new rows
+  where that is on 73.9%;
+* tasks 95,001 to 100,000 cost 0.93 times what tasks 1 to 5,000 did; 169 bytes a task, and 80 for the table of names.
 
 Tasks of 100 rows and 100 columns that share 5 features, learned one at a time by `LifelongClassifier.learn_task` in its
 default settings with k given (every task tried, its strength chosen, its error estimated), against

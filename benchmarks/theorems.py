@@ -1,6 +1,8 @@
 """The theorems where they apply: labels on demand, acceptance by the bound, epsilon = 0.1.
 
-CLAIM
+Measured on 2 cores (Intel Xeon, 2.80 GHz), 2026-11-15; raw numbers in results/theorems.json, table in
+docs/notes-on-the-paper.md: every task of all 240 streams within epsilon; never more than k + 2 features (k=3, 5, 8),
+the theorem allowing 39, 63 and 99; dimension k in all streams with k given and in at least 18 of 20 without.
 
 Streams of 25 tasks in d=100 that share k features, 20 seeds each, every one in an order of its own: the largest true
 error of any task, features learned (beside Theorem 4's explicit bound), dimensions, and labels spent on growing and on

@@ -84,7 +84,8 @@ def _start(margins: Array, inputs: Design, strength: float, nearby: _Solution | 
         even = np.full(len(margins), 0.5)
         hessian = _hessian(margins, even, inputs.weight, inputs.penalty(strength))
         return 3.0 * _solve(hessian, (even if inputs.weight is None else 0.5 * inputs.weight).dot(margins))
-    if margins.dot(nearby.solution).min() > 0.0:
+    counted = margins if inputs.weight is None else margins[inputs.weight > 0.0]
+    if counted.dot(nearby.solution).min() > 0.0:
         return nearby.solution * (2.5 if strength < nearby.strength else 0.5)
     return nearby.solution
 
