@@ -96,12 +96,8 @@ class ZeroOne:
         return 3 * needed if self.balanced else needed
 
 
-@dataclass(frozen=True)
-class LogLoss:
-    """Minus the log-likelihood of the labels under log-odds scores."""
-
-    def mean(self, rows: Rows, scores: Array) -> float:
-        return _weighted_mean(np.logaddexp(0.0, -rows.y * scores), rows.weight)
+class _WithoutBounds:
+    """Losses for which held-out rows give an estimate and no bound."""
 
     def bounds(self, rows: Rows, scores: Array, risk: float) -> tuple[float, float] | None:
         return None
@@ -114,7 +110,15 @@ class LogLoss:
 
 
 @dataclass(frozen=True)
-class AreaAbove:
+class LogLoss(_WithoutBounds):
+    """Minus the log-likelihood of the labels under log-odds scores."""
+
+    def mean(self, rows: Rows, scores: Array) -> float:
+        return _weighted_mean(np.logaddexp(0.0, -rows.y * scores), rows.weight)
+
+
+@dataclass(frozen=True)
+class AreaAbove(_WithoutBounds):
     """One minus the area under the ROC curve: the share of pairs in the wrong order."""
 
     def mean(self, rows: Rows, scores: Array) -> float:
@@ -123,15 +127,6 @@ class AreaAbove:
         from sklearn.metrics import roc_auc_score
 
         return 1.0 - float(roc_auc_score(rows.y > 0.0, scores, sample_weight=rows.weight))
-
-    def bounds(self, rows: Rows, scores: Array, risk: float) -> tuple[float, float] | None:
-        return None
-
-    def share(self, noise: float) -> float:
-        return 0.0
-
-    def fewest_rows(self, level: float, risk: float) -> int:
-        return 1
 
 
 @dataclass(frozen=True)

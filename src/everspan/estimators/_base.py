@@ -6,6 +6,7 @@ import math
 import numbers
 import time
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -28,7 +29,7 @@ class RepresentationWarning(UserWarning):
     """The number of features, or the accuracy they were learned with, cannot be what was asked for."""
 
 
-class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """The stream of tasks behind scikit-learn's face; see `LifelongClassifier` for the parameters."""
 
     _losses: ClassVar[tuple[str, ...]]
@@ -36,21 +37,21 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     # What a kind of problem brings -----------------------------------------------------------------------------------
 
-    def _make_spread(self) -> Spread:
-        raise NotImplementedError
+    @abstractmethod
+    def _make_spread(self) -> Spread: ...
 
-    def _make_loss(self, rows: Rows) -> Loss:
-        raise NotImplementedError
+    @abstractmethod
+    def _make_loss(self, rows: Rows) -> Loss: ...
 
-    def _constant_score(self, rows: Rows) -> float:
-        raise NotImplementedError
+    @abstractmethod
+    def _constant_score(self, rows: Rows) -> float: ...
 
     # Parameters ------------------------------------------------------------------------------------------------------
 
     def _rules(self) -> Rules:
         """The parameters, checked and resolved; again only when one was set anew."""
         state = self.__dict__
-        given = [state[name] for name in _parameters(type(self))]  # type: ignore[arg-type]
+        given = [state[name] for name in _parameters(type(self))]
         known: tuple[list[Any], Rules] | None = state.get("_resolved")
         if known is None or any(a is not b for a, b in zip(given, known[0], strict=True)):
             known = self._resolved = given, self._resolve()

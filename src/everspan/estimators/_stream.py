@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Hashable
 from typing import Any, Self
 
@@ -150,14 +151,14 @@ class TaskStream(LifelongEstimator):
             self._make_room(task)
             self._learn_rows(rows[chosen], labels[chosen], None if weight is None else weight[chosen], task)
 
-    def _prepare_labels(self, y: Any, n: int) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def _prepare_labels(self, y: Any, n: int) -> Any: ...
 
-    def _learn_rows(self, X: Array, y: Any, weight: Array | None, task: Hashable) -> TaskEvent:
-        raise NotImplementedError
+    @abstractmethod
+    def _learn_rows(self, X: Array, y: Any, weight: Array | None, task: Hashable) -> TaskEvent: ...
 
-    def _learn_source(self, source: LabelSource, task: Hashable) -> TaskEvent:
-        raise NotImplementedError
+    @abstractmethod
+    def _learn_source(self, source: LabelSource, task: Hashable) -> TaskEvent: ...
 
     def _make_room(self, task: Hashable) -> None:
         """A name is learned once; the task without a name gives way to the next."""
