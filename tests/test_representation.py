@@ -74,9 +74,8 @@ def test_a_feature_from_few_labels_does_not_draw_accurate_ones_away():
 
 
 def test_accuracies_are_shared_by_features_of_about_as_many_labels():
-    representation = grown(np.eye(4), [0.1, 0.3, 0.01, 0.03], [100.0, 150.0, 5000.0, 6000.0])
-    few, many = np.sqrt((0.1**2 + 0.3**2) / 2), np.sqrt((0.01**2 + 0.03**2) / 2)
-    np.testing.assert_allclose(representation.accuracies(), [few, few, many, many])
-    assert representation.outclasses(0.5)
-    assert not representation.outclasses(0.4)
+    representation = grown(np.eye(6), [0.2, 0.3, 0.01, 0.03, 0.02, 0.5], [100.0, 150.0, 5000.0, 6000.0, 5000.0, 6000.0])
+    np.testing.assert_allclose(representation.accuracies(), [0.25, 0.25, 0.025, 0.025, 0.025, 0.5])
+    assert representation.outclasses(1.0)
+    assert not representation.outclasses(0.9)
     assert not LinearRepresentation.empty(np.zeros(3)).outclasses(1.0)

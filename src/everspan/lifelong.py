@@ -101,12 +101,13 @@ def learn(labels: Labels, representation: LinearRepresentation, rules: Rules, po
         return trial.reused(attempt, representation)
     if not np.any(direct.fit.coef):  # nothing in the inputs tells the labels apart
         nothing = Fit(np.zeros(representation.dimension), direct.fit.intercept)
-        return trial.reused(replace(direct, fit=nothing), representation, met=rules.serves(direct.assessment))
+        met = rules.serves(direct.assessment, direct.assessment)
+        return trial.reused(replace(direct, fit=nothing), representation, met)
 
     error = rules.spread.distance(trial.distance_in_error(direct))
-    worse = attempt is not None and attempt.assessment.error < direct.assessment.error
-    if attempt is not None and worse and rules.keep_better and representation.outclasses(error):
-        return trial.reused(attempt, representation, met=False)  # so few labels teach less than is known
+    outclassed = rules.keep_better and representation.outclasses(error)
+    if attempt is not None and outclassed and not _surely_better(direct.assessment, attempt.assessment):
+        return trial.reused(attempt, representation, met=False)  # these labels teach less than is known
     grown = representation.with_feature(direct.fit.coef, error, direct.labels)
     refined, refinement = refine(grown, rules)
     return trial.grew(attempt, direct, accuracy, refined, refinement)
@@ -251,9 +252,9 @@ def _decided(assessment: Assessment, rows: Rows, level: float, hopeless: float) 
     return enough and assessment.training_lower is not None and assessment.training_lower > hopeless
 
 
-def _surely_better(attempt: Assessment, direct: Assessment) -> bool:
+def _surely_better(one: Assessment, other: Assessment) -> bool:
     """Whether a fit is better than another even if its estimate was lucky."""
-    return attempt.plausible < direct.error
+    return one.plausible < other.error
 
 
 def _inputs(X: Array) -> Array:

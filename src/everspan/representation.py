@@ -84,12 +84,14 @@ class LinearRepresentation:
         )
 
     def accuracies(self) -> Array:
-        """How far from the truth features are on average that were learned from about as many labels as each.
+        """How far from the truth features typically are that were learned from about as many labels as each.
 
         The error of a single one is measured on too few rows to tell a feature that is good from one that was lucky.
+        One that is far worse than its like is taken at its own word.
         """
         alike = np.abs(np.subtract.outer(np.log2(self.labels), np.log2(self.labels))) <= 1.0
-        accuracies: Array = np.sqrt(alike @ np.square(self.errors) / alike.sum(axis=1))
+        typical = np.array([np.median(self.errors[row]) for row in alike])
+        accuracies: Array = np.where(self.errors > 3.0 * typical, self.errors, typical)
         return accuracies
 
     def outclasses(self, error: float) -> bool:

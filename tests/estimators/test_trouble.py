@@ -33,6 +33,96 @@ def test_tasks_with_an_offset_of_their_own_survive_reprojection(kind):
         assert scores[offset][1] > scores[0.0][1] - 0.1
 
 
+def test_weights_count_in_the_mean_of_a_task():
+    """Far rows of next to no weight must not move a task when it is re-projected."""
+    rng = np.random.default_rng(1)
+    shared = np.linalg.qr(rng.standard_normal((30, 2)))[0]
+    model, scores = LifelongClassifier(), []
+    for i in range(15):
+        near = rng.standard_normal((600, 30))
+        y = np.sign(near @ shared @ rng.standard_normal(2))
+        far = rng.standard_normal((100, 30)) + 50 * rng.standard_normal(30)
+        labels = np.concatenate([y[:100], rng.choice([-1.0, 1.0], 100)])
+        weight = np.repeat([1.0, 1e-9], 100)
+        model.learn_task(np.vstack([near[:100], far]), labels, task=i, sample_weight=weight)
+        scores.append((near[100:], y[100:]))
+    assert min(model.score(*rows, task=i) for i, rows in enumerate(scores)) > 0.8
+
+
+def test_weights_count_in_the_error_of_many_classes():
+    rng = np.random.default_rng(1)
+    rows = rng.standard_normal((120, 4))
+    y = np.concatenate([(rows[:60] @ rng.standard_normal((4, 3))).argmax(axis=1), rng.integers(0, 3, 60)])
+    weighted = LifelongClassifier().learn_task(rows, y, task=0, sample_weight=np.repeat([1.0, 1e-6], 60))
+    alone = LifelongClassifier().learn_task(rows[:60], y[:60], task=0)
+    assert weighted.error == pytest.approx(alone.error, abs=0.05)
+
+
+@pytest.mark.parametrize("n_features", [4, None])
+def test_a_task_of_pure_noise_teaches_nothing(n_features):
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        model = LifelongClassifier(n_features=n_features)
+        for t in range(4):
+            rows = rng.standard_normal((400, 10))
+            model.learn_task(rows, np.sign(rows[:, t]), task=t)
+        model.learn_task(rng.standard_normal((400, 10)), rng.choice([-1.0, 1.0], 400), task="noise")
+        cosines = np.linalg.svd(model.representation_.basis.T @ np.eye(10)[:, :4], compute_uv=False)
+        assert cosines[-1] > 0.95
+
+
+def test_rows_that_are_all_the_same_teach_nothing():
+    model = LifelongClassifier()
+    model.learn_task(X, Y, task="a")
+    for positive in (15, 20, 30):
+        labels = np.where(np.arange(60) < positive, 1.0, -1.0)
+        event = model.learn_task(np.full((60, 10), 0.1), labels, task=positive)
+        assert (event.action, event.features_learned) == ("reused", 1)
+    flat = LifelongClassifier(goal="excess").learn_task(np.ones((60, 3)), labels)
+    assert (flat.met, flat.labels_wanted) == (True, None), "no labels would help"
+
+
+def test_equal_labels_of_another_dtype_are_the_same_classes():
+    model = LifelongClassifier(unseen_tasks="average")
+    model.learn_task(X, Y, task=0)
+    model.learn_task(X, Y.astype(int), task=1)
+    assert model.score(X, Y, task="new") > 0.9
+    names = LifelongClassifier()
+    names.learn_task(X, np.where(Y > 0, "yes", "no"), task=0)
+    names.learn_task(X, np.where(Y > 0, "yes", "no").astype(object), task=1)
+    assert names.predict_proba(X, tasks=[0, 1] * 100).shape == (200, 2)
+
+
+def test_classes_of_another_kind_are_refused():
+    model = ClassIncrementalClassifier()
+    model.learn_task(X[:50], ["3"] * 50)
+    with pytest.raises(ValueError, match=r"known are names, such as .*3.*, but these are numbers"):
+        model.learn_task(X[50:100] + 4, [3] * 50)
+    assert model.tasks_ == ["3"]
+
+
+def test_classes_of_one_row_each():
+    for seed in range(30):
+        model = ClassIncrementalClassifier(random_state=seed)
+        model.learn_task(np.eye(5), range(5))
+        assert model.predict_proba(np.eye(5)).shape == (5, 5)
+
+
+def test_a_forgotten_class_takes_every_feature_learned_from_it():
+    rng = np.random.default_rng(0)
+    means = 3 * rng.standard_normal((3, 6))
+    model = ClassIncrementalClassifier()
+    for label in (5, 0, 7):
+        model.learn_task(means[label % 3] + rng.standard_normal((50, 6)), [label] * 50)
+    assert len(model._pairs) == len(model.representation_.features) > 0
+    model.forget(5)
+    assert not any(5 in pair for pair in model._pairs)
+    assert len(model._pairs) == len(model.representation_.features)
+    assert model.classes_.tolist() == [0, 7]
+    model.learn_task(means[2] + rng.standard_normal((50, 6)), [5] * 50)
+    assert model.tasks_ == [0, 7, 5]
+
+
 def test_rows_around_the_same_mean_cost_no_memory():
     model = LifelongClassifier()
     for name, rows, y in LinearStream(d=30, k=2, tasks=10, rows=100):

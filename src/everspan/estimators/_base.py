@@ -305,12 +305,13 @@ def _parameters(kind: Any) -> list[str]:
     return names
 
 
-def distinct_mean(X: Array) -> Array | None:
+def distinct_mean(X: Array, weight: Array | None = None) -> Array | None:
     """The mean of centred rows, or None where it is zero as far as one can tell."""
-    n, d = X.shape
-    mean: Array = np.add.reduce(X, 0) / n
+    n, d = len(X) if weight is None else float(np.add.reduce(weight)), X.shape[1]
+    mean: Array = (np.add.reduce(X, 0) if weight is None else weight.dot(X)) / n
     length = float(mean.dot(mean))
-    variance = float(X.ravel().dot(X.ravel())) / n - length
+    squares = X.ravel().dot(X.ravel()) if weight is None else weight.dot(np.einsum("ij,ij->i", X, X))
+    variance = float(squares) / n - length
     # Of rows around zero n |mean|^2 / variance is about one, up to sqrt(2 / d); with the origin's noise about two.
     return mean if length * n > 2.0 * variance * (1.0 + 5.0 * math.sqrt(2.0 / d)) else None
 

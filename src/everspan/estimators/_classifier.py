@@ -24,7 +24,7 @@ from ..tasks import Array, LabelSource, Rows, Table, TaskEvent
 from ._base import distinct_mean
 from ._labels import HalfspaceLabels
 from ._stream import TaskStream
-from ._tables import checked_classes, checked_weight, rows_of_tasks, without_weightless
+from ._tables import checked_classes, checked_weight, kind_of, rows_of_tasks, without_weightless
 
 
 def _has_probabilities(estimator: LifelongClassifier) -> bool:
@@ -163,10 +163,12 @@ class LifelongClassifier(ClassifierMixin, TaskStream):  # type: ignore[misc]
         if len(classes) <= 2:
             signs = np.where(codes == len(classes) - 1, 1.0, -1.0)
             outcome = self._learn_one(Table(Rows(centred, signs, weight)), rules, self._seed())
-            return self._finish(task, classes, [outcome], outcome.assessment.error, started, distinct_mean(centred))
+            return self._finish(
+                task, classes, [outcome], outcome.assessment.error, started, distinct_mean(centred, weight)
+            )
         outcomes = self._learn_one_against_rest(centred, codes, weight, len(classes), rules)
         return self._finish(
-            task, classes, outcomes, _error_of_largest(outcomes, codes), started, distinct_mean(centred)
+            task, classes, outcomes, _error_of_largest(outcomes, codes, weight), started, distinct_mean(centred, weight)
         )
 
     def _learn_one_against_rest(
@@ -263,13 +265,14 @@ class LifelongClassifier(ClassifierMixin, TaskStream):  # type: ignore[misc]
         return {name: float(correct[rows].mean()) for name, rows in rows_of_tasks(tasks, len(correct)).items()}
 
 
-def _error_of_largest(outcomes: list[Outcome], codes: NDArray[np.intp]) -> float:
+def _error_of_largest(outcomes: list[Outcome], codes: NDArray[np.intp], weight: Array | None) -> float:
     """The share of rows, unseen by all fits, whose largest score is not their class's."""
     rows = outcomes[0].assessment.rows
     for outcome in outcomes[1:]:
         rows = np.intersect1d(rows, outcome.assessment.rows, assume_unique=True)
     scores = [o.assessment.scores[np.searchsorted(o.assessment.rows, rows)] for o in outcomes]
-    return float(np.mean(np.argmax(scores, axis=0) != codes[rows]))
+    wrong = np.argmax(scores, axis=0) != codes[rows]
+    return float(np.average(wrong, weights=None if weight is None else weight[rows]))
 
 
 def _labels(scores: Array, classes: Any) -> Any:
@@ -314,7 +317,7 @@ def _encoded(y: Any) -> tuple[Any, NDArray[np.intp]]:
 
 
 def _same(one: Any, other: Any) -> bool:
-    return one.dtype.kind == other.dtype.kind and len(one) == len(other) and bool((one == other).all())
+    return kind_of(one) == kind_of(other) and len(one) == len(other) and bool((one == other).all())
 
 
 def _union(label_sets: list[Any]) -> Any:

@@ -13,12 +13,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..checks import Loss, ZeroOne
 from ..learners import balanced, fit_multinomial
+from ..lifelong import refine
 from ..spread import HalfspaceSpread, Spread
 from ..tasks import Array, Rows, Table, TaskEvent
 from ..threads import one_thread
 from ._base import LifelongEstimator, checked_count
 from ._memory import RowMemory
-from ._tables import checked_classes, checked_weight, without_weightless
+from ._predictors import Predictors
+from ._tables import checked_classes, checked_weight, kind_of, without_weightless
 
 
 class ClassIncrementalClassifier(ClassifierMixin, LifelongEstimator):  # type: ignore[misc]
@@ -148,12 +150,16 @@ class ClassIncrementalClassifier(ClassifierMixin, LifelongEstimator):  # type: i
         if not hasattr(self, "memory_"):
             self.memory_ = RowMemory(np.zeros((0, X.shape[1])), np.zeros(0), np.zeros(0), np.zeros(0), {})
             self.classes_: Any = np.zeros(0)
+            self._pairs: list[tuple[Any, Any]] = []  # the classes that each feature was learned from
 
     def _learn_rows(self, X: Array, y: Any, weight: Array | None) -> TaskEvent:
         started, rules = time.perf_counter(), self._rules()
         size = None if self.memory is None else checked_count("memory", self.memory, 1)
         rules = replace(rules, learner=balanced(rules.learner))
         self._start(X, weight)
+        if len(self.classes_) and kind_of(np.asarray(y)) != kind_of(self.classes_):
+            known, other = kind_of(self.classes_), kind_of(np.asarray(y))
+            raise ValueError(f"the classes known are {known}, such as {self.classes_[0]!r}, but these are {other}")
         seed = self._seed()
         pool = self.memory_.joined(X, y, np.ones(len(X)) if weight is None else weight, seed)
         classes = np.unique(pool.labels)
@@ -164,10 +170,12 @@ class ClassIncrementalClassifier(ClassifierMixin, LifelongEstimator):  # type: i
         counts = None if (pool.counts == 1.0).all() else pool.counts
         outcomes = []
         for label, other in _pairs(new, classes):
-            chosen = ((pool.labels == label) | (pool.labels == other)) & ~pool.aside
+            chosen = _to_learn_from(pool, label) | _to_learn_from(pool, other)
             side = np.where(pool.labels[chosen] == label, 1.0, -1.0)
             rows = Rows(centred[chosen], side, None if counts is None else counts[chosen])
             outcomes.append(self._learn_one(Table(rows), rules, seed))
+            if outcomes[-1].action == "grew":
+                self._pairs = [*self._pairs, (label, other)]
         self._fit_classifier(centred, pool, classes)
         self.classes_, self.memory_ = classes, pool.trimmed(size)
         return self._record(self._name(new), outcomes, self.error_, started, labels_used=len(X))
@@ -216,7 +224,7 @@ class ClassIncrementalClassifier(ClassifierMixin, LifelongEstimator):  # type: i
         return self.classes_[best]
 
     def forget(self, task: Hashable = None) -> Self:
-        """Remove the classes of one call: their rows, their feature; the rest is refined and fitted anew."""
+        """Remove the classes of one call: their rows, every feature learned from them; the rest is fitted anew."""
         check_is_fitted(self, "history_")
         self._position(task)
         gone = task if isinstance(task, tuple) else (task,)
@@ -225,12 +233,33 @@ class ClassIncrementalClassifier(ClassifierMixin, LifelongEstimator):  # type: i
         kept = self.memory_.without(gone)
         if not len(kept.labels):
             raise ValueError(f"{task!r} is all there is: a classifier needs a class")
+        rules, position = self._rules(), self._position(task)
         with self._all_or_nothing():
-            super().forget(task)
+            representation = self.representation_
+            lost = [index for index, pair in enumerate(self._pairs) if set(pair) & set(gone)]
+            for index in reversed(lost):
+                representation = representation.without_feature(index)
+            if lost and len(representation.features):
+                representation, _ = refine(representation, rules)
+            names = [name for name in self._places if name != task]
+            self.representation_, self.predictors_ = representation, Predictors()
+            self.predictors_.new_version(representation.basis)
+            for _ in names:  # classes are told apart by one classifier: no task has a predictor of its own
+                self.predictors_.end_task()
+            self._places = {name: place for place, name in enumerate(names)}
+            self.history_ = self.history_.without(position)
+            self._pairs = [pair for index, pair in enumerate(self._pairs) if index not in lost]
             self.memory_, self.classes_ = kept, np.unique(kept.labels)
-            centred = kept.rows - self.representation_.origin if self.fit_intercept else kept.rows
+            centred = kept.rows - representation.origin if self.fit_intercept else kept.rows
             self._fit_classifier(centred, kept, self.classes_)
         return self
+
+
+def _to_learn_from(pool: RowMemory, label: Any) -> Any:
+    """The rows of a class that are not set aside, or all where none would be left."""
+    rows = pool.labels == label
+    kept = rows & ~pool.aside
+    return kept if kept.any() else rows
 
 
 def _pairs(new: Any, classes: Any) -> list[tuple[Any, Any]]:

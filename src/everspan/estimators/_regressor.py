@@ -88,7 +88,7 @@ class LifelongRegressor(RegressorMixin, TaskStream):  # type: ignore[misc]
         self._start(X, weight)
         centred = X - self.representation_.origin if self.fit_intercept else X
         outcome = self._learn_one(Table(Rows(centred, y, weight)), rules, self._seed())
-        return self._record(task, [outcome], outcome.assessment.error, started, mean=distinct_mean(centred))
+        return self._record(task, [outcome], outcome.assessment.error, started, mean=distinct_mean(centred, weight))
 
     def _learn_source(self, source: LabelSource, task: Hashable) -> TaskEvent:
         started, rules = time.perf_counter(), self._rules()

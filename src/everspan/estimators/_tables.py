@@ -59,6 +59,11 @@ def checked_classes(y: Any, n: int) -> Any:
     return labels
 
 
+def kind_of(labels: Any) -> str:
+    """What labels are: truth values, numbers, or names."""
+    return {"b": "truth values"}.get(labels.dtype.kind, "numbers" if labels.dtype.kind in "iuf" else "names")
+
+
 def checked_weight(sample_weight: Any, n: int) -> Array | None:
     """Weights as numbers; None where all rows count once."""
     if sample_weight is None:

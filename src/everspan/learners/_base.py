@@ -102,6 +102,8 @@ def design(rows: Rows, fit_intercept: bool, balanced: bool = False) -> Design:
         mean = (np.add.reduce(X, 0) if weight is None else weight.dot(X)) / total
         X = X - mean
     squares = X.ravel().dot(X.ravel()) if weight is None else weight.dot(np.einsum("ij,ij->i", X, X))
+    if mean is not None and float(squares) <= 1e-24 * total * float(mean.dot(mean)):
+        X, squares = np.zeros_like(X), 0.0  # rows that differ by rounding do not differ
     scale = math.sqrt(float(squares) / (total * max(X.shape[1], 1))) or 1.0
     span = None
     if X.shape[0] < X.shape[1]:  # the solution lies in the span of the rows

@@ -39,12 +39,12 @@ def house_style() -> AbstractContextManager[None]:
     return rc_context(_STYLE)
 
 
-def new_figure(columns: int, *, width: float = 10.0, height: float = 4.0) -> tuple[Any, list[Any]]:
-    """A figure with a row of panels, drawn without a display."""
+def new_figure(columns: int, *, width: float = 10.0, height: float = 4.0, rows: int = 1) -> tuple[Any, list[Any]]:
+    """A figure with rows of panels, drawn without a display; the panels row by row."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, list(figure.subplots(1, columns, squeeze=False)[0])
+    return figure, list(figure.subplots(rows, columns, squeeze=False).ravel())
 
 
 def save_figure(
