@@ -100,24 +100,7 @@ def test_marks(m, expected):
 
 def test_the_command_writes_its_four_files(tmp_path, capsys):
     out = tmp_path / "new" / "folder"
-    arguments = [
-        "simulate",
-        "--d",
-        "12",
-        "--k",
-        "2",
-        "--m",
-        "6",
-        "--n",
-        "40",
-        "--trials",
-        "2",
-        "--seed",
-        "5",
-        "--jobs",
-        "1",
-        "--out",
-    ]
+    arguments = ["simulate", *"--d 12 --k 2 --m 6 --n 40 --trials 2 --seed 5 --jobs 1".split()]  # noqa: SIM905
     assert main([*arguments, "--out", str(out)]) == 0
     assert {path.name for path in out.iterdir()} == {"results.json", "figure.svg", "figure.png", "report.html"}
     shown = capsys.readouterr()

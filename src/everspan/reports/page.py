@@ -19,10 +19,6 @@ _STYLE = """
   .light { display: none } .dark { display: block }
 }
 @media (prefers-color-scheme: light) { .dark { display: none } }
-@media (max-width: 40rem) {
-  .broad { display: none } table { font-size: .8rem; white-space: normal } th, td { padding-right: .5rem }
-}
-@media (min-width: 40.01rem) { .narrow { display: none } }
 * { box-sizing: border-box }
 body { margin: 0 auto; max-width: 62rem; padding: 1.5rem 1rem 4rem; color: var(--ink); background: var(--paper);
   font: 16px/1.55 system-ui, sans-serif }
@@ -33,6 +29,10 @@ figcaption { color: var(--soft); font-size: .9rem; margin-top: .5rem }
 th, td { padding: .35rem .8rem .35rem 0; border-bottom: 1px solid var(--line); text-align: right }
 th:first-child, td:first-child { text-align: left } th { color: var(--soft); font-weight: 600 }
 pre { background: var(--code); padding: .7rem .9rem; border-radius: 6px; overflow-x: auto; font-size: .9rem }
+@media (max-width: 40rem) {
+  .broad { display: none } table { font-size: .8rem; white-space: normal } th, td { padding-right: .5rem }
+}
+@media (min-width: 40.01rem) { .narrow { display: none } }
 """
 _DARK: dict[Any, Any] = {
     "axes.edgecolor": "#8a929c",
