@@ -83,6 +83,7 @@ def lifelong_methods(settings: Settings) -> dict[str, LifelongClassifier]:
     }
 
 
+@one_thread()
 def trial(settings: Settings, index: int) -> dict[str, dict[str, list[float]]]:
     """All methods on one stream: a value a task for every panel."""
     stream = LinearStream(settings.d, settings.k, settings.m, settings.n, seed=settings.seed * 100_003 + index)
@@ -118,8 +119,7 @@ def _independent(stream: LinearStream) -> dict[str, list[float]]:
     curves: dict[str, list[float]] = {name: [] for name in PANELS}
     directions = np.zeros((0, stream.targets.shape[1]))
     for _, X, y in stream:
-        with one_thread():
-            fit = BayesPoint(fit_intercept=False).fit(Rows(X, y))
+        fit = BayesPoint(fit_intercept=False).fit(Rows(X, y))
         directions = np.vstack([directions, fit.coef])
         _measure(curves, stream, directions, np.linalg.qr(directions.T)[0])
     return curves
