@@ -66,7 +66,14 @@ def test_a_page_in_a_browser(page, tmp_path, width, scheme):
     })</script>"""
     path = tmp_path / "report.html"
     path.write_text(page.html().replace("</body>", probe + "</body>"), encoding="utf-8")
-    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0"]
+    command = [
+        CHROMIUM,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--enable-logging=stderr",
+    ]
     command += [f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={width},1000", "--dump-dom"]
     command += [f"--blink-settings=preferredColorScheme={0 if scheme == 'dark' else 1}", path.as_uri()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
