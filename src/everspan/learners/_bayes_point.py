@@ -98,12 +98,16 @@ def _propagate(margins: Array, inputs: Design, variance: float, start: _Posterio
         remaining = np.maximum(1.0 - cavity_variance * curvature, 1e-12)
         new_precision = np.maximum(curvature / remaining, 0.0)
         new_shift = (slope + cavity_mean * curvature) / remaining
-        change = max(
-            float(np.abs(new_precision - precision).max() / (new_precision.max() or 1.0)),
-            float(np.abs(new_shift - shift).max() / (np.abs(new_shift).max() or 1.0)),
-        )
+        change = max(_relative(new_precision, precision, weight), _relative(new_shift, shift, weight))
         precision = precision + _DAMPING * (new_precision - precision)
         shift = shift + _DAMPING * (new_shift - shift)
     solution, _ = lapack.dtrtrs(factor, location, lower=1, trans=1)
     average = float(spread.mean() if weight is None else weight.dot(spread) / weight.sum())
     return _Posterior(solution, average, unseen, precision, shift)
+
+
+def _relative(new: Array, old: Array, weight: Array | None) -> float:
+    """The largest change beside the largest value, of rows that count."""
+    if weight is not None:
+        new, old = new[weight > 0.0], old[weight > 0.0]
+    return float(np.abs(new - old).max() / (np.abs(new).max() or 1.0))
