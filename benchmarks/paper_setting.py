@@ -29,6 +29,7 @@ from sklearn.linear_model import LogisticRegression
 
 from everspan import ClassIncrementalClassifier, LifelongClassifier
 from everspan.estimators import RepresentationWarning
+from everspan.experiments.simulate import largest_angle
 from everspan.scenarios import LinearStream
 
 SEEDS = range(41000, 41020)
@@ -41,14 +42,6 @@ VARIANTS = {
     "Basic LLL, our check": {"refiner": None},
     "top-k SVD in place of the SDP": {"n_features": 5, "refiner": "svd"},
 }
-
-
-def largest_angle(subspace, basis):
-    """The largest principal angle to the true subspace in degrees; 90 where the basis is too small to hold it."""
-    if basis.shape[1] < subspace.shape[1]:
-        return 90.0
-    cosines = np.linalg.svd(subspace.T @ basis, compute_uv=False)
-    return float(np.degrees(np.arccos(min(1.0, cosines[-1]))))
 
 
 def stream_of_tasks(seed, parameters):
