@@ -62,8 +62,8 @@ def interleaved(calls, rounds):
     return {name: (times[name], results[name]) for name in calls}
 
 
-def rival(W, k, solver):
-    """Solve the program for the rows of W through cvxpy: optimum, and the solver's own seconds."""
+def solved(W, k, solver):
+    """The program for the rows of W through cvxpy: its matrix, its optimum, and the solver's own seconds."""
     d = W.shape[1]
     X, t = cp.Variable((d, d), PSD=True), cp.Variable()
     constraints = [np.eye(d) - X >> 0, cp.trace(X) == d - k, cp.sum(cp.multiply(W @ X, W), axis=1) <= t]
@@ -71,7 +71,12 @@ def rival(W, k, solver):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         problem.solve(solver=solver)
-    return {"solver_seconds": problem.solver_stats.solve_time, "optimum": float(t.value)}
+    return X.value, float(t.value), problem.solver_stats.solve_time
+
+
+def rival(W, k, solver):
+    _, optimum, seconds = solved(W, k, solver)
+    return {"solver_seconds": seconds, "optimum": optimum}
 
 
 def ours(W, k, **options):

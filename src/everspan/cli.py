@@ -16,8 +16,11 @@ from . import __version__
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    if given[:1] == ["incremental"]:  # its options depend on the method
+        return _incremental(given[1:])
     parser = _parser()
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(given)
     try:
         code: int = options.run(options)
     except (OSError, ValueError) as error:
@@ -51,6 +54,28 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--seed", type=int, default=0, help="seed of the random numbers")
     demo.add_argument("--out", type=Path, default=Path("everspan-demo"), help="folder to write into")
     demo.set_defaults(run=_demo)
+    commands.add_parser("incremental", help="teach a network new classes, task after task (needs PyTorch)")
+    compare = commands.add_parser(
+        "compare",
+        help="curves and the table of several runs of `everspan incremental`, as a page to look at",
+        description="Draws the accuracy of several class-incremental runs after every task, and of the first run by "
+        "task. Runs that differ in nothing but their seeds are averaged. Writes figure.svg, figure.png, report.html.",
+        epilog="example: everspan compare digits-hlll digits-replay --out digits-compared",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    compare.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folders of runs, the main one first")
+    compare.add_argument("--out", type=Path, default=Path("everspan-compare"), help="folder to write into")
+    compare.set_defaults(run=_compare)
+    predict = commands.add_parser(
+        "predict",
+        help="classes of pictures, by the network of a run of `everspan incremental`",
+        description="Prints a line a picture: its path, its most probable class, and the probability, separated by "
+        "tabs. The pictures must have the size of those the network was taught with.",
+        epilog="example: everspan predict cifar-hlll new/*.png",
+    )
+    predict.add_argument("run_folder", type=Path, metavar="RUN", help="folder of the run")
+    predict.add_argument("pictures", nargs="+", type=Path, metavar="PICTURE", help="picture files")
+    predict.set_defaults(run=_predict)
     return parser
 
 
@@ -105,6 +130,56 @@ def _simulate(options: argparse.Namespace) -> int:
     command = "everspan simulate " + " ".join(f"--{name} {getattr(options, name)}" for name in names)
     for path in simulate.write(options.out, results, command):
         print(f"wrote {path}")
+    return 0
+
+
+def _needs_torch() -> None:
+    try:
+        import safetensors  # noqa: F401
+        import torch  # noqa: F401
+    except ImportError as error:
+        raise ValueError(f"needs PyTorch and safetensors ({error}): pip install 'everspan[deep]'") from error
+
+
+def _incremental(arguments: Sequence[str]) -> int:
+    try:
+        _needs_torch()
+    except ValueError as error:
+        print(f"everspan incremental: {error}", file=sys.stderr)
+        return 2
+    from .deep import command
+
+    return command.main(arguments)
+
+
+def _compare(options: argparse.Namespace) -> int:
+    from .experiments import compare
+
+    groups = compare.read_runs(options.runs)
+    rows = [["method", *compare.FIGURES.values()], *compare.table(groups)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))]))
+    for note in compare.differences(groups):
+        print(note)
+    command = " ".join(["everspan compare", *map(str, options.runs), "--out", str(options.out)])
+    for path in compare.write(options.out, groups, command):
+        print(f"wrote {path}")
+    return 0
+
+
+def _predict(options: argparse.Namespace) -> int:
+    _needs_torch()
+    import numpy as np
+
+    from .deep import IncrementalModel
+    from .scenarios import read_picture
+
+    model = IncrementalModel.load(options.run_folder)
+    for path in options.pictures:
+        probabilities = model.predict_proba(read_picture(path)[None])[0]
+        best = int(np.argmax(probabilities))
+        print(f"{path}\t{model.names[best]}\t{probabilities[best]:.4f}")
     return 0
 
 

@@ -288,3 +288,20 @@ def test_the_paper_setting_on_seeds_of_its_own():
     average, minimum = np.mean(found, axis=0)
     assert average >= 0.91
     assert minimum >= 0.86  # 0.87 over twenty seeds
+
+
+@pytest.mark.parametrize("old_tasks", ["reproject", "freeze"])
+def test_the_linear_predictor_is_what_predicts(old_tasks):
+    rng = np.random.default_rng(0)
+    model = LifelongClassifier(old_tasks=old_tasks)
+    number = LifelongRegressor(old_tasks=old_tasks)
+    for task in range(4):
+        X = rng.standard_normal((200, 6)) + 3.0
+        model.learn_task(X, (X @ rng.standard_normal((6, 2 + task % 2))).argmax(axis=1), task=task)
+        number.learn_task(X, X[:, 0] * (1 + task) - X[:, 1], task=task)
+    for task in range(4):
+        weights, intercepts = model.linear_predictor(task=task)
+        scores = model.decision_function(X, task=task)
+        np.testing.assert_allclose(X @ weights.T + intercepts, scores.reshape(len(X), -1), atol=1e-9)
+        weights, intercepts = number.linear_predictor(task=task)
+        np.testing.assert_allclose((X @ weights.T + intercepts)[:, 0], number.predict(X, task=task), atol=1e-9)

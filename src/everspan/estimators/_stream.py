@@ -7,6 +7,7 @@ from collections.abc import Hashable
 from typing import Any, Self
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from ..lifelong import Rules
 from ..tasks import Array, LabelSource, TaskEvent
@@ -168,6 +169,23 @@ class TaskStream(LifelongEstimator):
                     f"task {task!r} is already learned: forget it first, or give the new rows another name"
                 )
             self.forget(None)
+
+    def linear_predictor(self, *, task: Hashable = None) -> tuple[Array, Array]:
+        """A task's predictor on the columns of X, as it is now.
+
+        Returns
+        -------
+        weights : array of shape (predictors, d)
+            One predictor for two classes or a number, one a class for more.
+        intercepts : array of shape (predictors,)
+            The scores of rows are ``X @ weights.T + intercepts``.
+        """
+        check_is_fitted(self, "history_")
+        rules, origin = self._rules(), self.representation_.origin
+        reads = [self._direction(index, rules) for index in self.predictors_.of_task(self._position(task))]
+        weights = np.array([direction for direction, _ in reads])
+        intercepts = np.array([intercept for _, intercept in reads])
+        return weights, intercepts - weights @ origin if self.fit_intercept else intercepts
 
     def _unknown(self, task: Hashable) -> bool:
         named = task is not None or len(self._places) != 1

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
-from scipy.special import expit
 
 from ..threads import one_thread
 
@@ -40,8 +39,9 @@ def joint_training(X: Array, y: Array, k: int, start: Array | None = None, steps
         Every task's direction.
     """
     m, n, d = X.shape
-    rows, k = X.reshape(m * n, d), min(k, d)
-    means = np.einsum("mn,mnd->md", y, X) / n
+    k = min(k, d)
+    rows, signs = X.astype(np.float32), y.astype(np.float32)  # to read the rows is most of the work
+    means = _summed(signs, rows) / n
     basis = start
     if basis is None:
         _, _, right = np.linalg.svd(means, full_matrices=False)
@@ -51,12 +51,12 @@ def joint_training(X: Array, y: Array, k: int, start: Array | None = None, steps
 
     def loss(flat: Array) -> tuple[float, Array]:
         B, C = flat[: d * k].reshape(d, k), flat[d * k :].reshape(m, k)
-        Z = (rows @ B).reshape(m, n, k)
-        margins = np.einsum("mnk,mk->mn", Z, C) * y
-        pull = -y * expit(-margins)
-        to_C = np.einsum("mn,mnk->mk", pull, Z) + _PENALTY * C
-        to_B = rows.T @ (pull[:, :, None] * C[:, None, :]).reshape(m * n, k) + _PENALTY * B
-        value = np.logaddexp(0.0, -margins).sum() + 0.5 * _PENALTY * (np.sum(B * B) + np.sum(C * C))
+        margins = (rows @ (C @ B.T)[:, :, None].astype(np.float32))[:, :, 0] * signs
+        far = np.exp(-np.abs(margins))
+        pulled = _summed(-signs * np.where(margins > 0.0, far, 1.0) / (1.0 + far), rows)  # slopes in the directions
+        to_B, to_C = pulled.T @ C + _PENALTY * B, pulled @ B + _PENALTY * C
+        losses = np.sum(np.log1p(far) - np.minimum(margins, 0.0), dtype=np.float64)
+        value = losses + 0.5 * _PENALTY * flat.dot(flat)
         return float(value), np.concatenate([to_B.ravel(), to_C.ravel()])
 
     first = np.concatenate([basis.ravel(), (2.0 * means @ basis).ravel()])
@@ -64,3 +64,9 @@ def joint_training(X: Array, y: Array, k: int, start: Array | None = None, steps
     found = minimize(loss, first, jac=True, method="L-BFGS-B", options=options).x
     B, C = found[: d * k].reshape(d, k), found[d * k :].reshape(m, k)
     return np.linalg.qr(B)[0], C @ B.T
+
+
+def _summed(weights: NDArray[np.float32], rows: NDArray[np.float32]) -> Array:
+    """Every task's weighted sum of its rows."""
+    sums: Array = (weights[:, None, :] @ rows)[:, 0].astype(np.float64)
+    return sums

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ..estimators import LifelongClassifier, RepresentationWarning
 from ..learners import BayesPoint
 from ..reports import COLORS, Page, house_style, new_figure, save_figure
-from ..scenarios import LinearStream
+from ..scenarios import LinearStream, NamedTask
 from ..tasks import Rows
 from ..threads import one_thread
 from .joint import joint_training
@@ -87,38 +87,41 @@ def lifelong_methods(settings: Settings) -> dict[str, LifelongClassifier]:
 def trial(settings: Settings, index: int) -> dict[str, dict[str, list[float]]]:
     """All methods on one stream: a value a task for every panel."""
     stream = LinearStream(settings.d, settings.k, settings.m, settings.n, seed=settings.seed * 100_003 + index)
-    curves = {name: _lifelong(model, stream, settings) for name, model in lifelong_methods(settings).items()}
-    curves["Independent"] = _independent(stream)
-    curves["Joint"] = _joint(stream)
+    tasks = list(stream)
+    curves = {name: _lifelong(model, stream, tasks, settings) for name, model in lifelong_methods(settings).items()}
+    curves["Independent"] = _independent(stream, tasks)
+    curves["Joint"] = _joint(stream, tasks)
     return curves
 
 
-def _lifelong(model: LifelongClassifier, stream: LinearStream, settings: Settings) -> dict[str, list[float]]:
+def _lifelong(
+    model: LifelongClassifier, stream: LinearStream, tasks: list[NamedTask], settings: Settings
+) -> dict[str, list[float]]:
     curves: dict[str, list[float]] = {name: [] for name in (*PANELS, "labels")}
     directions: Array = np.zeros((0, settings.d))
-    probe, representation = np.eye(settings.d), None
-    for i in range(len(stream)):
+    representation = None
+    for i, (_, X, y) in enumerate(tasks):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RepresentationWarning)  # features are less accurate than asked: the figure
             if settings.regime == "paper":
-                event = model.learn_task(*stream[i][1:], task=i)
+                event = model.learn_task(X, y, task=i)
             else:
                 event = model.learn_task(stream.source(i), task=i)
-        if model.representation_ is representation:  # only the new task can have changed
-            directions = np.vstack([directions, model.decision_function(probe, task=i)])
+        if model.old_tasks == "freeze" or model.representation_ is representation:  # old tasks are as they were
+            directions = np.vstack([directions, model.linear_predictor(task=i)[0]])
         else:
-            directions = np.array([model.decision_function(probe, task=j) for j in range(i + 1)])
+            directions = np.vstack([model.linear_predictor(task=j)[0] for j in range(i + 1)])
         representation = model.representation_
         _measure(curves, stream, directions, representation.basis)
         curves["labels"].append(float(event.labels_used))
     return curves
 
 
-def _independent(stream: LinearStream) -> dict[str, list[float]]:
+def _independent(stream: LinearStream, tasks: list[NamedTask]) -> dict[str, list[float]]:
     """Every task on its own, by the best learner of one halfspace; its features are all the tasks' directions."""
     curves: dict[str, list[float]] = {name: [] for name in PANELS}
     directions = np.zeros((0, stream.targets.shape[1]))
-    for _, X, y in stream:
+    for _, X, y in tasks:
         fit = BayesPoint(fit_intercept=False).fit(Rows(X, y))
         directions = np.vstack([directions, fit.coef])
         _measure(curves, stream, directions, np.linalg.qr(directions.T)[0])
@@ -131,10 +134,10 @@ def marks(m: int) -> list[int]:
     return sorted({*[step for step in steps if step < m], m})
 
 
-def _joint(stream: LinearStream) -> dict[str, list[float]]:
+def _joint(stream: LinearStream, tasks: list[NamedTask]) -> dict[str, list[float]]:
     """Joint training on all tasks seen, at the marks, held between: the last fit's directions stand until the next."""
     k = stream.subspace.shape[1]
-    X, y = np.array([task.X for task in stream]), np.array([task.y for task in stream])
+    X, y = np.array([task.X for task in tasks]), np.array([task.y for task in tasks])
     curves: dict[str, list[float]] = {name: [] for name in PANELS}
     done, start = 0, None
     for mark in marks(len(stream)):

@@ -132,14 +132,18 @@ def best_strength(
     start: int,
     solve: Callable[[float, State | None], tuple[float, State]],
     direction: Callable[[float, State], int],
+    precision: float = 0.0,
 ) -> State:
-    """Walk from the start up (1) or down (-1) the list, or stay (0), while the loss on rows left out falls."""
+    """Walk from the start up (1) or down (-1) the list, or stay (0), while the loss on rows left out falls.
+
+    A fall by no more than this share of the loss, its ``precision``, is none.
+    """
     best_loss, best = solve(strengths[start], None)
     step = direction(best_loss, best)
     position = start + step
     while step and 0 <= position < len(strengths):
         loss, state = solve(strengths[position], best)
-        if not loss < best_loss:
+        if not loss < (1.0 - precision) * best_loss:
             break
         best_loss, best = loss, state
         position += step

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import lapack
+from scipy.linalg import blas, lapack
 from scipy.special import log_ndtr
 
 from ..tasks import Array, Rows
@@ -16,7 +16,8 @@ _VARIANCES = (0.01, 0.1, 1.0, 10.0, 100.0, 1e4)
 _PROBIT_TO_LOGIT = 1.702  # the logistic function is a normal distribution function of this slope to within 0.01
 _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 _NO_NOISE = 0.3  # log-loss a row, on rows left out
-_DAMPING = 0.7  # undamped, the sites of nearly separable rows swing between two states
+_PRECISION = 1e-3  # of the log-loss, where the sites have come to stand still
+_DAMPING = 0.7  # for sites that swing between two states, as those of nearly separable rows may
 
 
 @dataclass(frozen=True)
@@ -52,13 +53,14 @@ class BayesPoint:
         def noisy(loss: float, posterior: _Posterior) -> int:
             return -1 if loss > _NO_NOISE * inputs.count else 0  # rows left out are explained: no noise to look for
 
-        posterior = best_strength(self.variances, len(self.variances) - 1, solve, noisy)
+        posterior = best_strength(self.variances, len(self.variances) - 1, solve, noisy, _PRECISION)
         slope = _PROBIT_TO_LOGIT / math.sqrt(1.0 + posterior.spread)
         return inputs.fit(slope * posterior.mean, _PROBIT_TO_LOGIT * posterior.unseen * rows.y)
 
 
 @dataclass(frozen=True, slots=True)
 class _Posterior:
+    variance: float  # of the prior
     mean: Array
     spread: float  # mean variance of a row's score
     unseen: Array  # margin of every row by the posterior without it, in its own standard deviations
@@ -67,21 +69,23 @@ class _Posterior:
 
 
 def _propagate(margins: Array, inputs: Design, variance: float, start: _Posterior | None) -> _Posterior:
-    """Update all sites at once, damped, until they stand still."""
+    """Update all sites at once until they stand still; damped from when they first come no nearer to that."""
     n, columns = margins.shape
     weight, unit = inputs.weight, inputs.unit
-    prior = np.full(columns, 1.0 / variance)
-    precision = np.full(n, 0.01 / variance) if start is None else start.precision
-    shift = np.zeros(n) if start is None else start.shift
-    change = math.inf
+    precision, shift = np.full(n, 0.02 / variance), np.full(n, 0.2 / math.sqrt(variance))
+    if start is not None:  # where the rows are explained, sites scale with the prior
+        ratio = start.variance / variance
+        precision, shift = ratio * start.precision, math.sqrt(ratio) * start.shift
+    change, step = math.inf, 1.0
     for _ in range(200):
         sites = precision if weight is None else weight * precision
         shifts = shift if weight is None else weight * shift
         scaled = margins * np.sqrt(sites)[:, None]
         total = scaled.T.dot(scaled)
-        total[np.diag_indices(columns)] += prior
+        total.flat[:: columns + 1] += 1.0 / variance
         factor, _ = lapack.dpotrf(total, lower=1)
-        half, _ = lapack.dtrtrs(factor, margins.T, lower=1)
+        inverse, _ = lapack.dtrtri(factor, lower=1)
+        half = blas.dtrmm(1.0, inverse, margins.T, lower=1)  # faster than to solve
         spread = np.einsum("ij,ij->j", half, half)
         location = half.dot(shifts)
         mean = location.dot(half)
@@ -98,12 +102,15 @@ def _propagate(margins: Array, inputs: Design, variance: float, start: _Posterio
         remaining = np.maximum(1.0 - cavity_variance * curvature, 1e-12)
         new_precision = np.maximum(curvature / remaining, 0.0)
         new_shift = (slope + cavity_mean * curvature) / remaining
+        before = change
         change = max(_relative(new_precision, precision, weight), _relative(new_shift, shift, weight))
-        precision = precision + _DAMPING * (new_precision - precision)
-        shift = shift + _DAMPING * (new_shift - shift)
-    solution, _ = lapack.dtrtrs(factor, location, lower=1, trans=1)
+        if change > before:
+            step = _DAMPING
+        precision = precision + step * (new_precision - precision)
+        shift = shift + step * (new_shift - shift)
+    solution = blas.dtrmv(inverse, location, lower=1, trans=1)
     average = float(spread.mean() if weight is None else weight.dot(spread) / weight.sum())
-    return _Posterior(solution, average, unseen, precision, shift)
+    return _Posterior(variance, solution, average, unseen, precision, shift)
 
 
 def _relative(new: Array, old: Array, weight: Array | None) -> float:

@@ -1,5 +1,17 @@
-"""Streams of tasks."""
+"""Streams of tasks: synthetic linear ones, and class splits of image sets."""
 
+from ._classes import ClassScenario, ClassTask, ImageSet, class_order
+from ._images import load_images, read_picture
 from ._linear import DrawnTask, LinearStream, NamedTask
 
-__all__ = ["DrawnTask", "LinearStream", "NamedTask"]
+__all__ = [
+    "ClassScenario",
+    "ClassTask",
+    "DrawnTask",
+    "ImageSet",
+    "LinearStream",
+    "NamedTask",
+    "class_order",
+    "load_images",
+    "read_picture",
+]

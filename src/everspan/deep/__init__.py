@@ -1,0 +1,61 @@
+"""Class-incremental learning in PyTorch: H-LLL, its references, the engine under them, and runs that can be resumed.
+
+The names are loaded when they are first used; they need the extra ``deep`` (torch and safetensors).
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .augment import Augmentation
+    from .engine import Engine, Plan
+    from .memory import ExemplarMemory, herd
+    from .methods import METHODS, Method, MethodSettings, setting
+    from .model import IncrementalModel
+    from .network import ExpandableNetwork
+    from .runs import run
+    from .settings import RunSettings, resolve
+
+_HOMES = {
+    "METHODS": "methods",
+    "Augmentation": "augment",
+    "Engine": "engine",
+    "ExemplarMemory": "memory",
+    "ExpandableNetwork": "network",
+    "IncrementalModel": "model",
+    "Method": "methods",
+    "MethodSettings": "methods",
+    "Plan": "engine",
+    "RunSettings": "settings",
+    "herd": "memory",
+    "resolve": "settings",
+    "run": "runs",
+    "setting": "methods",
+}
+
+__all__ = [
+    "METHODS",
+    "Augmentation",
+    "Engine",
+    "ExemplarMemory",
+    "ExpandableNetwork",
+    "IncrementalModel",
+    "Method",
+    "MethodSettings",
+    "Plan",
+    "RunSettings",
+    "herd",
+    "resolve",
+    "run",
+    "setting",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'everspan.deep' has no attribute {name!r}")
+    value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,90 @@
+"""Encoders: any ``() -> nn.Module`` that maps images to (batch, ``feature_size``); here are the usual ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import cast
+
+from torch import Tensor, nn
+
+BackboneFactory = Callable[[], nn.Module]
+
+
+def conv(inputs: int, outputs: int, stride: int = 1, kernel: int = 3) -> nn.Conv2d:
+    return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
+
+
+class BasicBlock(nn.Module):
+    """Two convolutions and a way around them (He et al. 2016)."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int = 1) -> None:
+        super().__init__()
+        self.conv1, self.bn1 = conv(inputs, outputs, stride), nn.BatchNorm2d(outputs)
+        self.conv2, self.bn2 = conv(outputs, outputs), nn.BatchNorm2d(outputs)
+        self.relu = nn.ReLU()
+        self.shortcut: nn.Module = nn.Identity()
+        if stride != 1 or inputs != outputs:
+            self.shortcut = nn.Sequential(conv(inputs, outputs, stride, kernel=1), nn.BatchNorm2d(outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
+        return cast(Tensor, self.relu(inner + self.shortcut(x)))
+
+
+class ResNet(nn.Module):
+    """A residual network in its CIFAR form: a 3 x 3 stem without stride or pooling, then one stage a width."""
+
+    def __init__(self, blocks: tuple[int, ...], widths: tuple[int, ...], channels: int = 3) -> None:
+        super().__init__()
+        self.feature_size = widths[-1]
+        self.stem = nn.Sequential(conv(channels, widths[0]), nn.BatchNorm2d(widths[0]), nn.ReLU())
+        stages, inputs = [], widths[0]
+        for stage, (count, width) in enumerate(zip(blocks, widths, strict=True)):
+            for block in range(count):
+                stages.append(BasicBlock(inputs, width, stride=2 if stage and not block else 1))
+                inputs = width
+        self.stages = nn.Sequential(*stages)
+        self.pool = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+            elif isinstance(module, BasicBlock):
+                nn.init.zeros_(module.bn2.weight)  # every block starts as its shortcut
+
+    def forward(self, x: Tensor) -> Tensor:
+        return cast(Tensor, self.pool(self.stages(self.stem(x))))
+
+
+def resnet18(channels: int = 3) -> nn.Module:
+    """11.17 million parameters, 512 features."""
+    return ResNet((2, 2, 2, 2), (64, 128, 256, 512), channels)
+
+
+def resnet32(channels: int = 3) -> nn.Module:
+    """0.46 million parameters, 64 features."""
+    return ResNet((5, 5, 5), (16, 32, 64), channels)
+
+
+def small(channels: int = 1) -> nn.Module:
+    """For tiny images such as 8 x 8 digits: 76 thousand parameters, 64 features."""
+    return ResNet((1, 1), (32, 64), channels)
+
+
+BACKBONES: dict[str, Callable[[int], nn.Module]] = {"resnet18": resnet18, "resnet32": resnet32, "small": small}
+
+
+def backbone_factory(name: str, channels: int) -> BackboneFactory:
+    """The factory of a backbone by its name here, or as ``package.module:function`` of your own."""
+    if name in BACKBONES:
+        return lambda: BACKBONES[name](channels)
+    home, _, function = name.partition(":")
+    if not function:
+        raise ValueError(f"unknown backbone {name!r}: take {', '.join(BACKBONES)}, or your own as module:function")
+    try:
+        factory: BackboneFactory = getattr(import_module(home), function)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"backbone {name!r} cannot be loaded: {error}") from error
+    if not isinstance(getattr(factory(), "feature_size", None), int):
+        raise ValueError(f"backbone {name!r} must make a module with an integer attribute feature_size")
+    return factory

@@ -1,0 +1,78 @@
+"""Checkpoints: one safetensors file each, written whole or not at all, and checked when read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+FORMAT = 1
+CHUNK = 1 << 24  # bytes written at a time
+
+
+class BadCheckpoint(ValueError):
+    """A file that is no checkpoint of this run, or not all of one."""
+
+
+def write_checkpoint(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+    """Write tensors and facts (anything that JSON can say); the file is there whole, or as it was before."""
+    held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    header = {"format": FORMAT, "digest": _digest(held), "facts": facts}
+    write_whole(path, save(held, metadata={"everspan": json.dumps(header)}))
+
+
+def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors and the facts; `BadCheckpoint` where the file is cut short, changed, or something else."""
+    try:
+        content = path.read_bytes()
+        tensors = load(content)
+        length = int.from_bytes(content[:8], "little")
+        header = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["everspan"])
+        facts: dict[str, Any] = header["facts"]
+        good = header["format"] == FORMAT and header["digest"] == _digest(tensors)
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise BadCheckpoint(f"{path.name} is cut short or no checkpoint of everspan ({error})") from error
+    if not good:
+        raise BadCheckpoint(f"{path.name} was changed after it was written")
+    return tensors, facts
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that after a crash at any moment it is there whole, or as it was before."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        with partial.open("wb", buffering=0) as file:
+            for start in range(0, len(content), CHUNK):
+                _write_all(file, memoryview(content)[start : start + CHUNK])
+            os.fsync(file.fileno())
+    except OSError:
+        partial.unlink(missing_ok=True)  # a full disk: give back what was taken
+        raise
+    os.replace(partial, path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _write_all(file: Any, block: memoryview) -> None:
+    while block:
+        block = block[file.write(block) :]
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    state = hashlib.blake2b(digest_size=16)
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        state.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode())
+        state.update(tensor.reshape(-1).view(torch.uint8).numpy().data if tensor.numel() else b"")
+    return state.hexdigest()

@@ -1,0 +1,165 @@
+"""``everspan incremental`` and ``python3 -m everspan.deep``: parses, calls, prints."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ..scenarios import ClassScenario
+from .engine import Place
+from .methods import METHODS, Method, load_method
+from .runs import pick_device, run
+from .settings import PROFILES, RunSettings, parse_setting, resolve, settings_help
+
+_DESCRIPTION = """Teaches a network new classes, task after task, and measures what it still knows after each.
+
+The run is kept in a folder: stopped at any moment, the same command goes on with it and ends with the same figures.
+Writes settings.json, results.json (after every task), checkpoints, and model.pt2 (the network, by torch.export)."""
+_EPILOG = """examples:
+  everspan incremental --data digits --out digits-hlll
+  everspan incremental --method replay --data digits --out digits-replay
+  everspan compare digits-hlll digits-replay
+  everspan incremental --method hlll --recipe best --data cifar100 --out cifar-hlll
+
+`everspan incremental --method NAME --help` lists the hyper-parameters of that method."""
+
+
+def parser(prog: str, method: str = "hlll") -> argparse.ArgumentParser:
+    """The command line of a method: its settings are options."""
+    made = argparse.ArgumentParser(
+        prog=prog, description=_DESCRIPTION, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("--out", type=Path, default=None, metavar="RUN", help="folder of the run (everspan-DATA-METHOD)")
+    made.add_argument("--data-dir", type=Path, default=None, help="where CIFAR is ($EVERSPAN_DATA, ~/.cache/everspan)")
+    made.add_argument("--jobs", type=int, default=None, help="CPU threads (all; the last bits depend on their number)")
+    made.add_argument("--checkpoint-seconds", type=float, default=60.0, help="seconds between checkpoints in a task")
+    made.add_argument("--no-export", action="store_true", help="do not write model.pt2 in the end")
+    for title, kind in (("run", RunSettings), (f"method {method}", load_method(method).Settings)):
+        group = made.add_argument_group(title)
+        for name, default, text, options in settings_help(kind):
+            shown = ",".join(map(str, default)) if isinstance(default, tuple) else default
+            group.add_argument(
+                f"--{name.replace('_', '-')}",
+                type=partial(_parsed, kind, name),
+                metavar=options or name.upper(),
+                default=argparse.SUPPRESS,
+                help=f"{text} (default: {shown})".replace("%", "%%"),
+            )
+    return made
+
+
+def main(arguments: Sequence[str], prog: str = "everspan incremental") -> int:
+    """Run the command; returns the exit code."""
+    try:
+        method = _method_of(arguments)
+        options = vars(parser(prog, method).parse_args(arguments))
+        return _run(options)
+    except OSError as error:
+        print(f"{prog}: {error}; a run that has begun goes on with the same command", file=sys.stderr)
+        return 2
+    except (ValueError, FloatingPointError) as error:
+        print(f"{prog}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"\n{prog}: stopped; the same command goes on from the last checkpoint", file=sys.stderr)
+        return 130
+
+
+def _run(options: dict[str, Any]) -> int:
+    import torch
+
+    out, folder, jobs = options.pop("out"), options.pop("data_dir"), options.pop("jobs")
+    every, no_export = options.pop("checkpoint_seconds"), options.pop("no_export")
+    settings, own = resolve(options)
+    if jobs is not None:
+        torch.set_num_threads(max(jobs, 1))
+    pick_device(settings.device)  # before any work is lost
+    out = out or Path(f"everspan-{Path(settings.data).stem}-{settings.method.replace(':', '.')}")
+    previous = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        results = run(settings, own, out, data_folder=folder, every=every, progress=Report, note=_note)
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+    print("\n".join(summary(results)))
+    print(f"wrote {out / 'results.json'}")
+    if not no_export:
+        from .model import IncrementalModel
+
+        IncrementalModel.load(out).export(out / "model.pt2")
+        print(f"wrote {out / 'model.pt2'}")
+    return 0
+
+
+def summary(results: dict[str, Any]) -> list[str]:
+    """The figures a person looks for first."""
+    curve = " ".join(f"{value:.1f}" for value in results["curve"])
+    return [
+        f"accuracy on all classes seen, after every task: {curve}",
+        f"average incremental accuracy {results['average_incremental_accuracy']:.2f}%, "
+        f"last {results['last_accuracy']:.2f}%, forgetting {results['forgetting']:.2f}",
+        f"{results['parameters']:,} parameters, {results['exemplars']:,} exemplars, "
+        f"{results['timing']['seconds']:.0f} s, {results['timing']['images_per_second']:,.0f} images/s",
+    ]
+
+
+class Report:
+    """Lines on stderr: where the run is, how fast it is, and how long it will take."""
+
+    def __init__(self, scenario: ClassScenario, method: Method) -> None:
+        self.tasks = len(scenario)
+        share = method.memory.share if method.uses_memory else (lambda classes: 0)
+        sizes = [len(task.train) + share(task.labels.start) * task.labels.start for task in scenario]
+        self.work = [size * method.cost(task) for task, size in enumerate(sizes)]
+        self.started = self.shown = time.perf_counter()
+        self.begun: float | None = None
+
+    def epoch(self, place: Place, epochs: int, loss: float, images: int, seconds: float) -> None:
+        share = (place.epoch / epochs) if not place.stage else 1.0
+        done = sum(self.work[: place.task]) + share * self.work[place.task]
+        now = time.perf_counter()
+        if self.begun is None:
+            self.begun = done - self.work[place.task] / epochs  # where this process began
+        left = (now - self.started) * (sum(self.work) - done) / max(done - self.begun, 1e-9)
+        last = place.epoch == epochs
+        terminal = sys.stderr.isatty()
+        if terminal or last or now - self.shown > 10.0:
+            self.shown = now
+            stage = "" if not place.stage else f", stage {place.stage + 1}"
+            line = (
+                f"task {place.task + 1} of {self.tasks}{stage}, epoch {place.epoch} of {epochs}: loss {loss:.3f}, "
+                f"{images / seconds:,.0f} images/s, about {_duration(left)} left"
+            )
+            print(f"\r{line:<100}" if terminal else line, end="" if terminal and not last else "\n", file=sys.stderr)
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def _note(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+def _method_of(arguments: Sequence[str]) -> str:
+    """The method, before its options can be known."""
+    only = argparse.ArgumentParser(add_help=False)
+    only.add_argument("--method", default="hlll")
+    method: str = only.parse_known_args(list(arguments))[0].method
+    load_method(method)
+    return method
+
+
+def _parsed(kind: type[Any], name: str, text: str) -> Any:
+    try:
+        return parse_setting(kind, name, text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+__all__ = ["METHODS", "PROFILES", "main", "parser"]

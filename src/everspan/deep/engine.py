@@ -1,0 +1,296 @@
+"""One training loop for all methods: images resident on the device, whole steps without a word to the host.
+
+Nothing random is left to chance: every epoch draws its order and its augmentation from a generator seeded by (seed,
+task, stage, epoch), so a run that was stopped goes on as if it had not been.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal, Protocol, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from .augment import Augmentation
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How one stage of training goes: stochastic gradient descent with a warm-up and a schedule."""
+
+    epochs: int
+    batch_size: int = 128
+    learning_rate: float = 0.1
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+    schedule: Literal["steps", "cosine"] = "steps"
+    warmup: int = 0
+    milestones: tuple[float, ...] = (0.65, 0.76)
+    decay: float = 0.1
+
+    def rates(self, steps: int) -> Tensor:
+        """The learning rate of every step: ``steps`` an epoch, for all epochs."""
+        epoch = (torch.arange(self.epochs * steps, dtype=torch.float64) + 1.0) / steps
+        after = (epoch - self.warmup).clamp(min=0.0) / max(self.epochs - self.warmup, 1)
+        if self.schedule == "cosine":
+            rates = 0.5 * (1.0 + torch.cos(torch.pi * after))
+        else:
+            passed = torch.stack([epoch > share * self.epochs for share in self.milestones] or [epoch < 0.0])
+            rates = self.decay ** passed.sum(dim=0)
+        if self.warmup:
+            rates = rates * (epoch / self.warmup).clamp(max=1.0)
+        return (self.learning_rate * rates).float()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run is: before this epoch of this stage of this task."""
+
+    task: int
+    stage: int = 0
+    epoch: int = 0
+
+
+class Keeper(Protocol):
+    """Who saves the state of a run and gives it back."""
+
+    def restore(self, place: Place, method: nn.Module, momentum: list[Tensor]) -> int | None:
+        """Fill in the state of this stage and return its next epoch; None where the stage was over already."""
+
+    def save(self, place: Place, method: nn.Module, momentum: list[Tensor]) -> None:
+        """Save, where it is time to."""
+
+
+class Progress(Protocol):
+    def epoch(self, place: Place, epochs: int, loss: float, images: int, seconds: float) -> None: ...
+
+
+class Engine:
+    """Training and inference on one device.
+
+    Parameters
+    ----------
+    images : uint8 tensor of shape (n, channels, height, width)
+        All training images; they stay on the device.
+    labels : long tensor of shape (n,)
+        Their labels in the order of arrival.
+    mean, std : sequence of float
+        Of the channels, on the scale from 0 to 1.
+    augmentation : Augmentation
+        What training images go through.
+    seed : int
+        Of everything random.
+    device : torch.device
+        Where it runs.
+    bf16 : bool
+        Mixed precision: bfloat16 inside, float32 where it matters.
+    graphs : bool
+        Record a whole step as one CUDA graph, where there is CUDA.
+    flip_test : bool
+        Average the scores of an image and of its mirror image at test time.
+    """
+
+    def __init__(
+        self,
+        images: Tensor,
+        labels: Tensor,
+        *,
+        mean: Iterable[float],
+        std: Iterable[float],
+        augmentation: Augmentation,
+        seed: int = 0,
+        device: torch.device | None = None,
+        bf16: bool = False,
+        graphs: bool = True,
+        flip_test: bool = False,
+        keeper: Keeper | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.device = device or torch.device("cpu")
+        self.images, self.labels = images.to(self.device), labels.to(self.device)
+        self.mean, self.std = (torch.tensor(list(v), device=self.device).view(1, -1, 1, 1) for v in (mean, std))
+        self.augmentation, self.seed, self.bf16, self.flip_test = augmentation, seed, bf16, flip_test
+        self.graphs = graphs and self.device.type == "cuda"
+        self.keeper, self.progress = keeper, progress
+        self.replaying = False  # rebuild what tasks before built, without their training
+        self.task = self.stage = self.classes = 0
+        self.trained_images, self.training_seconds = 0, 0.0
+
+    def begin(self, task: int, classes: int) -> None:
+        """A task with so many classes seen, its own among them."""
+        self.task, self.stage, self.classes = task, 0, classes
+        self._reseed(0)
+
+    def _reseed(self, epoch: int) -> torch.Generator:
+        """Seed everything random; returns the generator of this epoch."""
+        state = np.random.SeedSequence([self.seed, self.task, self.stage, epoch]).generate_state(2, np.uint64)
+        torch.manual_seed(int(state[0] >> np.uint64(1)))  # initial weights, dropout
+        return torch.Generator(self.device).manual_seed(int(state[1] >> np.uint64(1)))
+
+    # Training ---------------------------------------------------------------------------------------------------------
+
+    def train(
+        self,
+        method: nn.Module,
+        loss: Loss,
+        rows: Tensor,
+        plan: Plan,
+        parameters: Iterable[nn.Parameter] | None = None,
+    ) -> None:
+        """One stage: minimise a loss of (images, targets) over these rows of the training images.
+
+        Targets are probabilities (batch, classes seen): one-hot, or mixed where CutMix mixed the images. Without
+        ``parameters``, all of the method's that ask for a gradient are trained.
+        """
+        try:
+            if not self.replaying:
+                self._stage(method, loss, rows.to(self.device), plan, parameters)
+        finally:
+            self.stage += 1
+            self._reseed(0)
+
+    def _stage(
+        self, method: nn.Module, loss: Loss, rows: Tensor, plan: Plan, parameters: Iterable[nn.Parameter] | None
+    ) -> None:
+        method.train()
+        trained = [p for p in (method.parameters() if parameters is None else parameters) if p.requires_grad]
+        descent = Descent(trained, plan, self.device)
+        first = self.keeper.restore(Place(self.task, self.stage), method, descent.momentum) if self.keeper else 0
+        if first is None:
+            return
+        batch = min(plan.batch_size, len(rows))
+        steps = len(rows) // batch
+        rates = plan.rates(steps).to(self.device)
+        order = torch.zeros(steps, batch, dtype=torch.long, device=self.device)
+        noise = torch.zeros(steps, batch, self.augmentation.columns, device=self.device)
+        place, clock = (torch.zeros((), dtype=torch.long, device=self.device) for _ in range(2))
+        total = torch.zeros((), device=self.device)
+
+        def step() -> None:
+            images, targets = self._batch(order[place], noise[place])
+            descent.rate.copy_(rates[clock])
+            with self._autocast():
+                value = loss(images, targets)
+            descent.step(value)
+            total.add_(value.detach())
+            place.add_(1)
+            clock.add_(1)
+
+        if self.graphs:
+            step = _recorded(step, [*method.state_dict().values(), *descent.momentum, total, place, clock])
+        for epoch in range(first, plan.epochs):
+            started, generator = time.perf_counter(), self._reseed(epoch)
+            shuffled = torch.randperm(len(rows), generator=generator, device=self.device)[: steps * batch]
+            order.copy_(rows[shuffled].view(steps, batch))
+            noise.uniform_(generator=generator)
+            place.zero_()
+            total.zero_()
+            clock.fill_(epoch * steps)
+            for _ in range(steps):
+                step()
+            mean_loss = float(total) / steps  # waits for the device
+            self._count(steps * batch, time.perf_counter() - started)
+            here = Place(self.task, self.stage, epoch + 1)
+            if not np.isfinite(mean_loss):
+                raise FloatingPointError(
+                    f"the loss is no number any more in task {self.task + 1}, epoch {epoch + 1}: "
+                    "a smaller --learning-rate or a longer --warmup may help"
+                )
+            if self.progress:
+                seconds = time.perf_counter() - started
+                self.progress.epoch(here, plan.epochs, mean_loss, steps * batch, seconds)
+            if self.keeper:
+                self.keeper.save(here, method, descent.momentum)
+        for parameter in trained:
+            parameter.grad = None
+
+    def _count(self, images: int, seconds: float) -> None:
+        self.trained_images += images
+        self.training_seconds += seconds
+
+    def _batch(self, rows: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        mixed = self.augmentation(self.images[rows], noise)
+        targets = functional.one_hot(self.labels[rows], self.classes).float()
+        if mixed.partner is not None and mixed.share is not None:
+            share = mixed.share[:, None]
+            targets = share * targets + (1.0 - share) * targets[mixed.partner]
+        return self._normalised(mixed.images), targets
+
+    def _normalised(self, images: Tensor) -> Tensor:
+        return ((images - self.mean) / self.std).contiguous(memory_format=torch.channels_last)
+
+    def _autocast(self) -> torch.autocast:
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16, cache_enabled=False)
+
+    # Inference --------------------------------------------------------------------------------------------------------
+
+    def scores(self, method: nn.Module, images: Tensor, batch_size: int = 1000) -> Tensor:
+        """The method's scores of images given as bytes, averaged with their mirror images' where that is asked for."""
+
+        def both(x: Tensor) -> Tensor:
+            scores = cast(Tensor, method(x)).float()
+            return (scores + method(x.flip(3)).float()) / 2.0 if self.flip_test else scores
+
+        return self._infer(method, both, images, batch_size)
+
+    def features(self, method: nn.Module, rows: Tensor, width: int, batch_size: int = 1000) -> Tensor:
+        """The method's features of training images, in float32; zeros while a run is rebuilt."""
+        if self.replaying:
+            return torch.zeros(len(rows), width, device=self.device)
+        features = cast(Callable[[Tensor], Tensor], method.features)
+        return self._infer(method, lambda x: features(x).float(), self.images[rows.to(self.device)], batch_size)
+
+    @torch.no_grad()
+    def _infer(
+        self, method: nn.Module, function: Callable[[Tensor], Tensor], images: Tensor, batch_size: int
+    ) -> Tensor:
+        method.eval()
+        with self._autocast():
+            batches = torch.split(images, batch_size)
+            parts = [function(self._normalised(batch.to(self.device).float() / 255.0)) for batch in batches]
+        return torch.cat(parts)
+
+
+class Descent:
+    """Gradient descent with momentum and weight decay, its rate in a tensor that a recorded step can read.
+
+    ``v = momentum * v + gradient + weight_decay * p`` and ``p = p - rate * v``, for all parameters at once.
+    """
+
+    def __init__(self, parameters: list[nn.Parameter], plan: Plan, device: torch.device) -> None:
+        self.parameters: list[Tensor] = list(parameters)
+        self.plan = plan
+        self.rate = torch.zeros((), device=device)
+        self.momentum = [torch.zeros_like(p) for p in parameters]
+
+    def step(self, loss: Tensor) -> None:
+        gradients = list(torch.autograd.grad(loss, self.parameters))
+        with torch.no_grad():
+            torch._foreach_add_(gradients, self.parameters, alpha=self.plan.weight_decay)
+            torch._foreach_mul_(self.momentum, self.plan.momentum)
+            torch._foreach_add_(self.momentum, gradients)
+            torch._foreach_sub_(self.parameters, list(torch._foreach_mul(self.momentum, self.rate)))
+
+
+def _recorded(step: Callable[[], None], state: list[Tensor]) -> Callable[[], None]:
+    """A step as one CUDA graph; what trying it out changed is put back."""
+    saved = [tensor.clone() for tensor in state]
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    for tensor, value in zip(state, saved, strict=True):
+        tensor.copy_(value)
+    return graph.replay

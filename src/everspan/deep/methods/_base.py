@@ -1,0 +1,111 @@
+"""What a method is: a network, a loss, and what happens at both ends of a task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ...scenarios import ClassTask
+from ..backbones import BackboneFactory
+from ..engine import Engine, Plan
+from ..memory import ExemplarMemory
+from ..network import ExpandableNetwork
+
+
+def setting(default: Any, help: str) -> Any:
+    """A hyper-parameter: its default, and what ``--help`` says about it."""
+    return field(default=default, metadata={"help": help})
+
+
+@dataclass(frozen=True)
+class MethodSettings:
+    """Hyper-parameters that every method has; a method's own come in a subclass."""
+
+    backbone: str = setting("resnet18", "encoder: resnet18, resnet32, small, or your own as module:function")
+    epochs: int = setting(170, "epochs of a task")
+    batch_size: int = setting(128, "images of a step")
+    learning_rate: float = setting(0.1, "largest learning rate")
+    momentum: float = setting(0.9, "momentum of gradient descent")
+    weight_decay: float = setting(5e-4, "weight decay")
+    schedule: Literal["steps", "cosine"] = setting("steps", "how the learning rate falls")
+    warmup: int = setting(10, "epochs in which the learning rate rises first")
+    milestones: tuple[float, ...] = setting((0.65, 0.76), "where steps fall, as shares of the epochs")
+    decay: float = setting(0.1, "what the learning rate is multiplied by at a milestone")
+    augment: str = setting(
+        "crop:4,flip,brightness", "crop, flip, brightness, contrast, saturation, affine, cutout, cutmix, or none"
+    )
+    flip_test: bool = setting(False, "average an image and its mirror image at test time")
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, but it is {getattr(self, name)}")
+        for name in ("learning_rate", "momentum", "weight_decay", "warmup", "decay"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} must be zero or more, but it is {getattr(self, name)}")
+
+    def plan(self, **changes: Any) -> Plan:
+        """The plan of a stage of training with these settings."""
+        names = ("epochs", "batch_size", "learning_rate", "momentum", "weight_decay", "schedule", "warmup")
+        own = {name: getattr(self, name) for name in (*names, "milestones", "decay")}
+        return Plan(**(own | changes))
+
+
+class Method(nn.Module):
+    """A class-incremental method.
+
+    A subclass says what happens when a task begins (``begin``), what is minimised on which images (``loss``, ``rows``,
+    or all of ``learn``), and what happens at the end (``end``, when the memory holds the new classes too). All that
+    it learns must be parameters, buffers or submodules: they are what is saved. ``begin`` and ``learn`` run again, with
+    all training left out, when a stopped run is rebuilt, so they must build the same modules every time.
+    """
+
+    name: ClassVar[str] = ""
+    Settings: ClassVar[type[MethodSettings]] = MethodSettings
+    recipes: ClassVar[Mapping[str, Mapping[str, Any]]] = {"paper": {}}
+    uses_memory: ClassVar[bool] = True
+
+    def __init__(
+        self, settings: MethodSettings, engine: Engine, memory: ExemplarMemory, factory: BackboneFactory
+    ) -> None:
+        super().__init__()
+        self.settings, self.engine, self.memory, self.factory = settings, engine, memory, factory
+        self.network = ExpandableNetwork(factory).to(engine.device)
+
+    def begin(self, task: ClassTask) -> None:
+        """Make the network ready for a task: here one encoder for all tasks, and outputs for the new classes."""
+        if not len(self.network.encoders):
+            self.network.grow()
+        self.network.widen(task.seen)
+
+    def learn(self, task: ClassTask) -> None:
+        """Learn it: here one stage of training with all settings."""
+        self.engine.train(self, self.loss, self.rows(task), self.settings.plan())
+
+    def end(self, task: ClassTask) -> None:
+        """What is left to do when the memory holds the new classes too."""
+
+    def rows(self, task: ClassTask) -> Tensor:
+        """Positions of the images to train on: the new ones and, where there is a memory, the old ones in it."""
+        return torch.cat([torch.from_numpy(task.train), self.memory.positions()])
+
+    def loss(self, images: Tensor, targets: Tensor) -> Tensor:
+        """Cross-entropy between scores and targets (batch, classes seen)."""
+        return functional.cross_entropy(self(images), targets)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Scores of all classes seen."""
+        return cast(Tensor, self.network(images))
+
+    def features(self, images: Tensor) -> Tensor:
+        """What herding looks at."""
+        return self.network.features(images)
+
+    def cost(self, task: int) -> float:
+        """About what a training image costs in this task, beside one in the first."""
+        return 1.0

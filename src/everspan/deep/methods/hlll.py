@@ -1,0 +1,128 @@
+"""H-LLL, the paper's lifelong learning heuristic for deep networks (Section 2.3).
+
+For task i a separate encoder f_i is learned while f_1, ..., f_{i-1} stay frozen; the representation is the
+concatenation v_i(x) = (f_1(x), ..., f_i(x)); the loss is the cross-entropy of one classifier over it, on the new data
+D_i and the memory M_i. Then the classifier alone is learned again, with a heated-up softmax on a balanced set.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Literal, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ...scenarios import ClassTask
+from ..network import linear
+from ._base import Method, MethodSettings, setting
+
+
+@dataclass(frozen=True)
+class HLLLSettings(MethodSettings):
+    """Of H-LLL; the defaults are the paper's recipe, its schedule that of DER, which the paper follows."""
+
+    start: Literal["scratch", "previous"] = setting("scratch", "weights a new encoder starts from")
+    auxiliary: float = setting(0.0, "weight of the new encoder's own loss: new classes, and one for all old (DER)")
+    balanced_softmax: bool = setting(False, "add the classes' log frequencies to the scores in training")
+    classifier: Literal["heated", "kept"] = setting("heated", "re-train the classifier on a balanced set, or keep it")
+    temperature: float = setting(5.0, "what the scores are divided by when the classifier is re-trained")
+    classifier_epochs: int = setting(30, "epochs in which it is re-trained")
+    classifier_learning_rate: float = setting(0.1, "its learning rate, a tenth of it from half of the epochs on")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.temperature > 0.0:
+            raise ValueError(f"temperature must be above zero, but it is {self.temperature}")
+
+
+class HLLL(Method):
+    """A new encoder a task beside frozen ones."""
+
+    name = "hlll"
+    Settings = HLLLSettings
+    recipes = {  # noqa: RUF012
+        "paper": {},
+        "best": {
+            "epochs": 125,
+            "schedule": "cosine",
+            "warmup": 5,
+            "start": "previous",
+            "auxiliary": 1.0,
+            "balanced_softmax": True,
+            "classifier": "kept",
+            "augment": "crop:4,flip,brightness,affine:0.4,contrast:0.4,saturation:0.4,cutout:0.4,cutmix:0.5",
+            "flip_test": True,
+        },
+    }
+    settings: HLLLSettings
+    log_frequencies: Tensor
+
+    def begin(self, task: ClassTask) -> None:
+        if self.settings.start == "previous" and task.index:
+            self.network.grow(start=self.previous)
+        else:
+            self.network.grow()
+        self.network.widen(task.seen)
+        self.old = task.labels.start
+        if self.settings.auxiliary:
+            width = cast(int, self.network.newest.feature_size)
+            self.auxiliary = linear(width, len(task.labels) + bool(self.old)).to(self.engine.device)
+        self.register_buffer("log_frequencies", torch.zeros(task.seen, device=self.engine.device))
+
+    def learn(self, task: ClassTask) -> None:
+        rows = self.rows(task)
+        counts = torch.bincount(self.engine.labels[rows.to(self.engine.device)], minlength=task.seen)
+        self.log_frequencies.copy_((counts / counts.sum()).log())
+        self.engine.train(self, self.loss, rows, self.settings.plan())
+        if self.settings.start == "previous":
+            self.previous: nn.Module = copy.deepcopy(self.network.newest).requires_grad_(False)
+        self.network.freeze()
+        if self.settings.classifier == "heated" and task.index:
+            self.retrain_classifier(task)
+
+    def loss(self, images: Tensor, targets: Tensor) -> Tensor:
+        parts = [encoder(images) for encoder in self.network.encoders]
+        scores = self.network.classifier(torch.cat(parts, dim=1)).float()
+        if self.settings.balanced_softmax:
+            scores = scores + self.log_frequencies
+        loss = functional.cross_entropy(scores, targets)
+        if self.settings.auxiliary:
+            own = targets[:, self.old :]
+            if self.old:
+                own = torch.cat([targets[:, : self.old].sum(dim=1, keepdim=True), own], dim=1)
+            loss = loss + self.settings.auxiliary * functional.cross_entropy(self.auxiliary(parts[-1]).float(), own)
+        return loss
+
+    def retrain_classifier(self, task: ClassTask) -> None:
+        """Learn W_cls again, on as many images of every class (Castro et al. 2018), at a higher temperature."""
+        self.network.new_classifier()
+        plan = self.settings.plan(
+            epochs=self.settings.classifier_epochs,
+            learning_rate=self.settings.classifier_learning_rate,
+            schedule="steps",
+            warmup=0,
+            milestones=(0.5,),
+        )
+        self.engine.train(self, self.heated_loss, self.balanced(task), plan, self.network.classifier.parameters())
+
+    def heated_loss(self, images: Tensor, targets: Tensor) -> Tensor:
+        """Cross-entropy of softmax(W_cls v(x) / temperature) (Zhang et al. 2018)."""
+        return functional.cross_entropy(self(images).float() / self.settings.temperature, targets)
+
+    def balanced(self, task: ClassTask) -> Tensor:
+        """The memory, and as many images of every new class as it has of an old one."""
+        labels = self.engine.labels.cpu()
+        old = self.memory.positions()
+        counts = torch.bincount(labels[old], minlength=task.seen)[: task.labels.start]
+        fewest = int(min([*counts.tolist(), *(int((labels == label).sum()) for label in task.labels)]))
+        chosen = [old[labels[old] == label][:fewest] for label in range(task.labels.start)]
+        for label in task.labels:
+            rows = (labels == label).nonzero()[:, 0]
+            chosen.append(rows[torch.randperm(len(rows))[:fewest]])
+        return torch.cat(chosen)
+
+    def cost(self, task: int) -> float:
+        return 1.0 + task / 3.0  # a frozen encoder's forward pass is a third of a training step

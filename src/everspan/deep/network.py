@@ -1,0 +1,134 @@
+"""The network: frozen encoders and a new one, concatenated, and one classifier over all (Section 2.3)."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections import Counter
+from typing import cast
+
+import torch
+from torch import Tensor, fx, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from .backbones import BackboneFactory
+
+
+class Frozen(nn.Module):
+    """An encoder that no longer changes: no gradient, BatchNorm folded into convolutions, never in training mode."""
+
+    def __init__(self, encoder: nn.Module) -> None:
+        super().__init__()
+        self.feature_size = cast(int, encoder.feature_size)
+        self.encoder = _folded(encoder)
+        self.encoder.requires_grad_(False)
+        self.train(False)
+
+    def train(self, mode: bool = True) -> Frozen:
+        """Stay in evaluation mode, whatever the network around it does."""
+        return super().train(False)
+
+    @torch.no_grad()
+    def forward(self, x: Tensor) -> Tensor:
+        return cast(Tensor, self.encoder(x))
+
+
+def _folded(encoder: nn.Module) -> nn.Module:
+    """A copy in evaluation mode with every BatchNorm that follows a convolution made part of it."""
+    copied = copy.deepcopy(encoder).eval()
+    try:
+        traced = fx.symbolic_trace(copied)
+    except Exception:  # its forward depends on the images: it works as it is
+        return copied
+    modules, calls = dict(traced.named_modules()), Counter(node.target for node in traced.graph.nodes)
+    for node in list(traced.graph.nodes):
+        before = node.args[0] if node.args else None
+        if node.op != "call_module" or not isinstance(before, fx.Node) or before.op != "call_module":
+            continue
+        convolution, norm = modules[str(before.target)], modules[str(node.target)]
+        alone = len(before.users) == calls[before.target] == calls[node.target] == 1
+        if isinstance(convolution, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d) and alone:
+            traced.set_submodule(str(before.target), fuse_conv_bn_eval(convolution, norm))
+            node.replace_all_uses_with(before)
+            traced.graph.erase_node(node)
+    traced.delete_all_unused_submodules()
+    traced.recompile()
+    return traced
+
+
+class ExpandableNetwork(nn.Module):
+    """Encoders side by side and one linear classifier over all their features.
+
+    Parameters
+    ----------
+    factory : () -> nn.Module
+        Makes an encoder with an attribute ``feature_size``.
+
+    Notes
+    -----
+    ``grow`` adds an encoder, ``widen`` outputs, ``freeze`` ends the training of the newest encoder for good. A network
+    that is only widened is the single network of the other methods.
+    """
+
+    def __init__(self, factory: BackboneFactory) -> None:
+        super().__init__()
+        self.factory = factory
+        self.encoders = nn.ModuleList()
+        self.classifier = linear(0, 0)
+
+    @property
+    def feature_size(self) -> int:
+        """Features of all encoders together."""
+        return sum(cast(int, encoder.feature_size) for encoder in self.encoders)
+
+    @property
+    def newest(self) -> nn.Module:
+        """The encoder that was added last."""
+        return self.encoders[-1]
+
+    def grow(self, start: nn.Module | None = None) -> nn.Module:
+        """Add an encoder: from scratch, or with the weights of a given one."""
+        encoder = self.factory()
+        if start is not None:
+            encoder.load_state_dict(start.state_dict())
+        self.encoders.append(encoder.to(self.classifier.weight.device, memory_format=torch.channels_last))  # type: ignore[call-overload]
+        self._reshape(self.classifier.out_features)
+        return encoder
+
+    def widen(self, classes: int) -> None:
+        """Give the classifier outputs for so many classes; those there are keep their weights."""
+        self._reshape(classes)
+
+    def freeze(self) -> None:
+        """Freeze the newest encoder: from now on its outputs stay the same, to the bit."""
+        self.encoders[-1] = Frozen(self.encoders[-1])
+
+    def new_classifier(self) -> None:
+        """Forget the classifier's weights."""
+        classifier = self.classifier
+        self.classifier = linear(classifier.in_features, classifier.out_features).to(classifier.weight.device)
+
+    def _reshape(self, classes: int) -> None:
+        old = self.classifier
+        self.classifier = linear(self.feature_size, classes).to(old.weight.device)
+        with torch.no_grad():
+            rows, columns = old.weight.shape
+            if rows and columns:
+                self.classifier.weight[:rows, columns:] = 0.0  # what is new says nothing yet about what is old
+                self.classifier.weight[:rows, :columns] = old.weight
+                self.classifier.bias[:rows] = old.bias
+
+    def features(self, x: Tensor) -> Tensor:
+        return torch.cat([encoder(x) for encoder in self.encoders], dim=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return cast(Tensor, self.classifier(self.features(x)))
+
+
+def linear(inputs: int, outputs: int) -> nn.Linear:
+    """A linear layer, also with no inputs or no outputs yet."""
+    layer, bound = nn.Linear(1, 1), 1.0 / math.sqrt(max(inputs, 1))
+    layer.in_features, layer.out_features = inputs, outputs
+    layer.weight = nn.Parameter(torch.empty(outputs, inputs).uniform_(-bound, bound))
+    layer.bias = nn.Parameter(torch.zeros(outputs))
+    return layer

@@ -1,0 +1,354 @@
+"""A class-incremental run in a folder: killed at any moment, the same command goes on and ends with the same figures.
+
+The folder holds ``settings.json``, ``results.json`` (after every task), the last two checkpoints, and in the end the
+exported model. A checkpoint is one file with all there is to know: weights, momentum, memory, results, and the place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..metrics import IncrementalResult
+from ..scenarios import ClassScenario, ClassTask
+from .augment import Augmentation
+from .backbones import backbone_factory
+from .checkpoint import BadCheckpoint, read_checkpoint, write_checkpoint, write_whole
+from .engine import Engine, Place, Progress
+from .memory import ExemplarMemory
+from .methods import Method, MethodSettings, load_method
+from .settings import NORMALISATION, RunSettings, as_record, make_scenario
+
+Note = Callable[[str], None]
+NOTHING_SPENT = {"seconds": 0.0, "images": 0, "training_seconds": 0.0}
+MOMENTUM = "@momentum."
+
+
+class State:
+    """What a run has reached, and its checkpoints."""
+
+    def __init__(self, folder: Path, record: Mapping[str, Any], every: float = 0.0, note: Note = print) -> None:
+        self.folder, self.record, self.every, self.note = folder, record, every, note
+        self.data: dict[str, Any] = {}  # what the model must know of its data
+        self.place = Place(0)
+        self.correct: list[list[int]] = []
+        self.steps: list[dict[str, Any]] = []  # seconds, images and parameters of every task done
+        self.spent: dict[str, Any] = dict(NOTHING_SPENT)  # on the task under way, before the stop
+        self.memory_rows: list[list[int]] = []
+        self.tensors: dict[str, Tensor] = {}
+        self.engine: Engine | None = None
+        self.saved = self.started = time.perf_counter()
+
+    # Reading ----------------------------------------------------------------------------------------------------------
+
+    def files(self) -> list[Path]:
+        """Checkpoints, newest first."""
+        return sorted(self.folder.glob("checkpoint-*.safetensors"), reverse=True)
+
+    def find(self) -> bool:
+        """Take up the newest checkpoint that is whole; False where there is none."""
+        for file in self.files():
+            try:
+                tensors, facts = read_checkpoint(file)
+                if facts["settings"] != json.loads(json.dumps(self.record)):
+                    raise BadCheckpoint(f"{file.name} is of a run with other settings")
+            except BadCheckpoint as error:
+                self.note(f"refused: {error}; looking for the one before")
+                continue
+            self.tensors, self.place, self.data = tensors, Place(**facts["place"]), facts["data"]
+            self.correct, self.steps, self.spent = facts["correct"], facts["steps"], facts["spent"]
+            self.memory_rows = facts["memory"]
+            return True
+        return False
+
+    def load(self, method: nn.Module) -> None:
+        """Fill in the weights; what is not the method's are the momenta."""
+        own = {name: t for name, t in self.tensors.items() if not name.startswith(MOMENTUM)}
+        state = {name: own[name].to(t.dtype) for name, t in method.state_dict().items() if name in own}
+        method.load_state_dict(state, strict=True)
+
+    # The engine's Keeper ----------------------------------------------------------------------------------------------
+
+    def restore(self, place: Place, method: nn.Module, momentum: list[Tensor]) -> int | None:
+        if place.task != self.place.task or (self.place.stage, self.place.epoch) == (0, 0):
+            return 0
+        if place.stage != self.place.stage:
+            return None if place.stage < self.place.stage else 0
+        self.load(method)
+        for i, tensor in enumerate(momentum):
+            tensor.copy_(self.tensors[f"{MOMENTUM}{i}"])
+        return self.place.epoch
+
+    def save(self, place: Place, method: nn.Module, momentum: list[Tensor]) -> None:
+        if time.perf_counter() - self.saved >= self.every:
+            spent = self.so_far()
+            self.write(place, method, {f"{MOMENTUM}{i}": tensor for i, tensor in enumerate(momentum)}, spent=spent)
+
+    def so_far(self) -> dict[str, Any]:
+        """What the task under way has cost, stops included."""
+        assert self.engine is not None
+        return {
+            "seconds": self.spent["seconds"] + time.perf_counter() - self.started,
+            "images": self.spent["images"] + self.engine.trained_images,
+            "training_seconds": self.spent["training_seconds"] + self.engine.training_seconds,
+        }
+
+    def write(
+        self, place: Place, method: nn.Module, more: Mapping[str, Tensor], spent: Mapping[str, Any] | None = None
+    ) -> None:
+        facts = {
+            "settings": self.record,
+            "data": self.data,
+            "place": asdict(place),
+            "correct": self.correct,
+            "steps": self.steps,
+            "spent": spent or NOTHING_SPENT,
+            "memory": self.memory_rows,
+        }
+        tensors = {**method.state_dict(), **more}
+        if self.record["checkpoint_precision"] == "bf16" and not more:  # the end of a task: they are rounded already
+            tensors = {name: t.to(torch.bfloat16) if t.dtype == torch.float32 else t for name, t in tensors.items()}
+        name = f"checkpoint-{place.task:03d}-{place.stage:02d}-{place.epoch:05d}.safetensors"
+        write_checkpoint(self.folder / name, tensors, facts)
+        for old in self.files()[2:]:
+            old.unlink()
+        self.saved = time.perf_counter()
+
+
+def run(
+    settings: RunSettings,
+    own: MethodSettings,
+    folder: Path,
+    *,
+    data_folder: Path | None = None,
+    every: float = 60.0,
+    progress: Callable[[ClassScenario, Method], Progress] | None = None,
+    note: Note = print,
+) -> dict[str, Any]:
+    """Learn all tasks, or go on where a run in this folder was stopped.
+
+    Parameters
+    ----------
+    settings, own : RunSettings, MethodSettings
+        What to run; see `everspan.deep.settings.resolve`.
+    folder : Path
+        Where the run is kept.
+    data_folder : Path, optional
+        Where CIFAR is.
+    every : float
+        Seconds between checkpoints inside a task; one is written at the end of every task in any case.
+    progress : (scenario, method) -> Progress, optional
+        Is told of every epoch.
+    note : (str) -> None
+        Is told what a person should know.
+
+    Returns
+    -------
+    results : dict
+        What ``results.json`` holds.
+    """
+    scenario = make_scenario(settings, data_folder)
+    record = as_record(settings, own)
+    state = State(folder, record, every, note)
+    _claim(folder, record)
+    data = described(scenario, settings)
+    if state.find():
+        if state.data != data:
+            raise ValueError(
+                f"{settings.data} is no longer what it was when the run in {folder} began: choose another --out"
+            )
+        if state.place.task < len(scenario):
+            note(f"going on: {state.place.task} of {len(scenario)} tasks are done")
+    state.data = data
+    images, labels = torch.from_numpy(scenario.images.train_images), torch.from_numpy(scenario.train_labels)
+    method = build(settings, own, data, images, labels, keeper=state)
+    engine, memory = method.engine, method.memory
+    if progress is not None:
+        engine.progress = progress(scenario, method)
+    test = torch.from_numpy(scenario.images.test_images).to(engine.device)
+    test_labels = torch.from_numpy(scenario.test_labels).to(engine.device)
+    state.engine = engine
+    replay(method, scenario[: state.place.task])
+    memory.rows = [list(rows) for rows in state.memory_rows]
+    if state.tensors and (state.place.stage, state.place.epoch) == (0, 0):
+        state.load(method)
+    for task in scenario[state.place.task :]:
+        state.started = time.perf_counter()
+        engine.trained_images, engine.training_seconds = 0, 0.0
+        learn_task(method, task)
+        if settings.checkpoint_precision == "bf16":
+            _round(method)
+        state.memory_rows = memory.rows
+        state.correct.append(_correct(engine, method, test, test_labels, scenario[: task.index + 1]))
+        state.steps.append({**state.so_far(), "parameters": parameters(method), "exemplars": len(memory)})
+        state.spent = dict(NOTHING_SPENT)
+        state.write(Place(task.index + 1), method, {})
+        _results(state, scenario, folder)
+    return _results(state, scenario, folder)
+
+
+def described(scenario: ClassScenario, settings: RunSettings) -> dict[str, Any]:
+    """What a model must know of its data to work without them, and a digest to know them again."""
+    images = scenario.images
+    digest = hashlib.blake2b(digest_size=16)
+    for array in (images.train_images, scenario.train_labels, images.test_images, scenario.test_labels):
+        digest.update(np.ascontiguousarray(array).data)
+    mean, std = NORMALISATION.get(settings.data) or _normalisation(scenario)
+    return {
+        "digest": digest.hexdigest(),
+        "names": [images.names[c] for c in scenario.order],
+        "sizes": [len(task.labels) for task in scenario],
+        "shape": list(images.train_images.shape[1:]),
+        "mean": list(mean),
+        "std": list(std),
+    }
+
+
+def build(
+    settings: RunSettings,
+    own: MethodSettings,
+    data: Mapping[str, Any],
+    images: Tensor,
+    labels: Tensor,
+    keeper: State | None = None,
+) -> Method:
+    """The method on its engine, before the first task."""
+    device = pick_device(settings.device)
+    engine = Engine(
+        images,
+        labels,
+        mean=data["mean"],
+        std=data["std"],
+        augmentation=Augmentation.parse(own.augment),
+        seed=settings.seed,
+        device=device,
+        bf16=settings.precision == "bf16" or (settings.precision == "auto" and device.type == "cuda"),
+        graphs=settings.cuda_graphs,
+        flip_test=own.flip_test,
+        keeper=keeper,
+    )
+    memory = ExemplarMemory(settings.memory_total, settings.memory_per_class)
+    factory = backbone_factory(own.backbone, data["shape"][0])
+    return load_method(settings.method)(own, engine, memory, factory)
+
+
+def pick_device(name: str) -> torch.device:
+    """The device of this name; the best there is for ``auto``."""
+    there = torch.cuda.is_available()
+    if name == "cuda" and not there:
+        raise ValueError("--device cuda: PyTorch sees no CUDA device here")
+    return torch.device("cuda" if there and name != "cpu" else "cpu")
+
+
+def learn_task(method: Method, task: ClassTask) -> None:
+    """One task from its beginning to its end: learn it, then remember some of it."""
+    engine, memory = method.engine, method.memory
+    engine.begin(task.index, task.seen)
+    method.begin(task)
+    method.learn(task)
+    if method.uses_memory:
+        labels = engine.labels.cpu()
+        width = method.network.feature_size
+
+        def images_of(label: int) -> tuple[Tensor, Tensor]:
+            rows = (labels == label).nonzero()[:, 0]
+            return rows, engine.features(method, rows, width).cpu()
+
+        if engine.replaying:
+            memory.rows += [[] for _ in task.labels]
+        else:
+            memory.add(task.labels, images_of)
+    method.end(task)
+
+
+def replay(method: Method, tasks: list[ClassTask]) -> None:
+    """Build again what these tasks built, their training left out: afterwards only the numbers are missing."""
+    method.engine.replaying = True
+    for task in tasks:
+        learn_task(method, task)
+    method.engine.replaying = False
+
+
+def parameters(method: nn.Module) -> int:
+    """All numbers that were learned, frozen ones included."""
+    return sum(p.numel() for p in method.parameters())
+
+
+def _correct(engine: Engine, method: Method, images: Tensor, labels: Tensor, seen: list[ClassTask]) -> list[int]:
+    """How many test images of every task seen are right, the label chosen among all classes seen."""
+    counts = []
+    for task in seen:
+        rows = torch.from_numpy(task.test).to(engine.device)
+        guesses = engine.scores(method, images[rows]).argmax(dim=1)
+        counts.append(int((guesses == labels[rows]).sum()))
+    return counts
+
+
+def _results(state: State, scenario: ClassScenario, folder: Path) -> dict[str, Any]:
+    result = IncrementalResult(state.correct, [len(task.test) for task in scenario[: len(state.correct)]])
+    image_bytes = int(np.prod(scenario.images.train_images.shape[1:]))
+    steps = state.steps
+    seconds, images = sum(s["seconds"] for s in steps), sum(s["images"] for s in steps)
+    training = sum(s["training_seconds"] for s in steps)
+    results = {
+        "settings": dict(state.record),
+        "tasks_done": len(state.correct),
+        "tasks": len(scenario),
+        "class_order": [scenario.images.names[c] for c in scenario.order],
+        **result.to_dict(),
+        "parameters": steps[-1]["parameters"] if steps else 0,
+        "parameters_per_step": [s["parameters"] for s in steps],
+        "exemplars": steps[-1]["exemplars"] if steps else 0,
+        "exemplar_bytes": (steps[-1]["exemplars"] if steps else 0) * image_bytes,
+        "timing": {
+            "seconds": seconds,
+            "images_per_second": images / training if training else 0.0,
+            "per_step": [
+                {"seconds": s["seconds"], "images_per_second": s["images"] / max(s["training_seconds"], 1e-9)}
+                for s in steps
+            ],
+        },
+    }
+    write_whole(folder / "results.json", (json.dumps(results, indent=1) + "\n").encode())
+    return results
+
+
+def _claim(folder: Path, record: Mapping[str, Any]) -> None:
+    """Make the folder this run's, or see that it is."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file, text = folder / "settings.json", json.dumps(record, indent=1) + "\n"
+    if file.exists():
+        known = json.loads(file.read_text(encoding="utf-8"))
+        now = json.loads(text)
+        if known != now:
+            name = next(key for key in {**known, **now} if known.get(key) != now.get(key))
+            raise ValueError(
+                f"{folder} holds a run with other settings ({name} is {known.get(name)!r} there, "
+                f"not {now.get(name)!r}): choose another --out"
+            )
+    else:
+        write_whole(file, text.encode())
+
+
+def _normalisation(scenario: ClassScenario) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and deviation of the channels over the first task's images: nothing of later tasks is known then."""
+    pixels = scenario.images.train_images[scenario[0].train] / 255.0
+    mean, std = pixels.mean(axis=(0, 2, 3)), pixels.std(axis=(0, 2, 3))
+    return tuple(mean.tolist()), tuple(np.maximum(std, 1e-3).tolist())
+
+
+def _round(method: nn.Module) -> None:
+    """Round all weights to bfloat16: what a resumed run will read is what this one goes on with."""
+    with torch.no_grad():
+        for tensor in cast(Mapping[str, Tensor], method.state_dict()).values():
+            if tensor.dtype == torch.float32:
+                tensor.copy_(tensor.to(torch.bfloat16))

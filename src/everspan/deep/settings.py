@@ -1,0 +1,152 @@
+"""What a run is: data, scenario, method, and where its figures come from."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import MISSING, asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from ..scenarios import ClassScenario, ImageSet, load_images
+from .methods import MethodSettings, load_method, setting
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """All of a run but the method's own hyper-parameters."""
+
+    method: str = setting("hlll", "hlll, replay, finetune, joint, or your own as module:Class")
+    data: str = setting("digits", "digits, cifar10, cifar100, an .npz file, or a folder of pictures")
+    recipe: str = setting("paper", "named hyper-parameters of the method")
+    increment: int = setting(10, "classes a task")
+    first: int | None = setting(None, "classes of the first task, where it is to be larger")
+    class_order: int | tuple[int, ...] = setting(
+        1993, "order in which classes come: a seed (not --seed), or the classes"
+    )
+    memory_total: int | None = setting(None, "old images kept, for all classes together")
+    memory_per_class: int | None = setting(None, "old images kept, for every class")
+    held_out: float = setting(0.0, "judge on this share of the training images, and leave the test images alone")
+    seed: int = setting(0, "seed of weights, order of images and augmentation")
+    device: Literal["auto", "cpu", "cuda"] = setting("auto", "where to run")
+    precision: Literal["auto", "fp32", "bf16"] = setting("auto", "auto: bf16 on a GPU, fp32 on a CPU")
+    cuda_graphs: bool = setting(True, "record a training step as one CUDA graph")
+    checkpoint_precision: Literal["fp32", "bf16"] = setting(
+        "fp32", "bf16: half the size; weights are rounded at the end of a task, so a resumed run still agrees"
+    )
+
+
+# What suits a set of images, whatever the method; recipes and the command line come on top.
+PROFILES: dict[str, dict[str, Any]] = {
+    "digits": {
+        "increment": 2,
+        "memory_total": 100,
+        "backbone": "small",
+        "epochs": 25,
+        "batch_size": 32,
+        "warmup": 2,
+        "augment": "crop:1",
+        "flip_test": False,
+        "classifier_epochs": 20,
+    },
+    "cifar10": {"increment": 2, "memory_total": 2000},
+    "cifar100": {"increment": 10, "memory_total": 2000},
+}
+OTHER_DATA: dict[str, Any] = {"increment": 1, "memory_total": 2000}
+NORMALISATION = {"cifar100": ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761))}
+
+
+def resolve(given: Mapping[str, Any]) -> tuple[RunSettings, MethodSettings]:
+    """Settings from what was given, over the data's profile, over the recipe, over the defaults."""
+    method = load_method(given.get("method", "hlll"))
+    recipe = given.get("recipe", "paper")
+    if recipe not in method.recipes:
+        raise ValueError(f"method {given.get('method')} has no recipe {recipe!r}: take {', '.join(method.recipes)}")
+    profile = PROFILES.get(given.get("data", "digits"), OTHER_DATA)
+    if given.get("memory_per_class") is not None and given.get("memory_total") is None:
+        profile = {**profile, "memory_total": None}
+    run_names = {field.name for field in fields(RunSettings)}
+    own_names = {field.name for field in fields(method.Settings)}
+    merged: dict[str, Any] = {**method.recipes[recipe], **profile, **given}
+    unknown = set(given) - run_names - own_names
+    if unknown:
+        raise ValueError(f"method {given.get('method', 'hlll')} has no setting {min(unknown)!r}")
+    run = RunSettings(**{name: merged[name] for name in merged.keys() & run_names})
+    own = method.Settings(**{name: merged[name] for name in merged.keys() & own_names})
+    if run.memory_total is not None and run.memory_per_class is not None:
+        raise ValueError("give either --memory-total or --memory-per-class: they are different protocols")
+    return run, own
+
+
+def make_scenario(run: RunSettings, folder: Path | None = None) -> ClassScenario:
+    """The images, split into tasks."""
+    images: ImageSet = load_images(run.data, folder)
+    if run.held_out:
+        images = images.held_out(run.held_out, seed=run.seed)
+    scenario = ClassScenario(images, run.increment, run.first, run.class_order)
+    if load_method(run.method).uses_memory:
+        budget = run.memory_per_class if run.memory_per_class is not None else (run.memory_total or 0) // images.classes
+        if budget < 1:
+            raise ValueError(
+                f"the memory has no room for one image of each of the {images.classes} classes: raise --memory-total"
+            )
+    return scenario
+
+
+def as_record(run: RunSettings, own: MethodSettings) -> dict[str, Any]:
+    """All settings, flat, as ``settings.json`` and ``results.json`` have them."""
+
+    def plain(value: Any) -> Any:
+        return list(value) if isinstance(value, tuple) else value
+
+    return {name: plain(value) for name, value in (asdict(run) | asdict(own)).items()}
+
+
+def from_record(record: Mapping[str, Any]) -> tuple[RunSettings, MethodSettings]:
+    """Settings from their record."""
+    values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in record.items()}
+    own = load_method(record["method"]).Settings
+    return (
+        RunSettings(**{field.name: values[field.name] for field in fields(RunSettings)}),
+        own(**{field.name: values[field.name] for field in fields(own)}),
+    )
+
+
+def parse_setting(kind: type[Any], name: str, text: str) -> Any:
+    """A setting's value from its text on the command line."""
+    wanted = typing.get_type_hints(kind)[name]
+    options = typing.get_args(wanted) if isinstance(wanted, types.UnionType) else (wanted,)
+    for option in options:
+        try:
+            return _parse(option, text)
+        except (ValueError, TypeError, KeyError):
+            continue
+    raise ValueError(f"--{name.replace('_', '-')} cannot be {text!r}")
+
+
+def _parse(option: Any, text: str) -> Any:
+    if option is type(None):
+        if text.lower() == "none":
+            return None
+        raise ValueError(text)
+    if typing.get_origin(option) is Literal:
+        if text in typing.get_args(option):
+            return text
+        raise ValueError(text)
+    if typing.get_origin(option) is tuple:
+        return tuple(typing.get_args(option)[0](part) for part in text.split(","))
+    if option is bool:
+        return {"yes": True, "true": True, "no": False, "false": False}[text.lower()]
+    return option(text)
+
+
+def settings_help(kind: type[Any]) -> list[tuple[str, Any, str, str]]:
+    """Name, default, help and possible values of every setting."""
+    hints = typing.get_type_hints(kind)
+    rows = []
+    for field in fields(kind):
+        options = typing.get_args(hints[field.name]) if typing.get_origin(hints[field.name]) is Literal else ()
+        default = None if field.default is MISSING else field.default
+        rows.append((field.name, default, field.metadata.get("help", ""), "|".join(options)))
+    return rows

@@ -1,0 +1,178 @@
+"""Class-incremental runs side by side: the two panels of the paper's CIFAR-100 figure (Section 5.2) and a table."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..metrics import IncrementalResult
+from ..reports import COLORS, Page, house_style, new_figure, save_figure
+
+_LINES = ("-", "--", "-.", ":")
+_PROTOCOL = ("data", "increment", "first", "memory_total", "memory_per_class", "held_out")
+FIGURES = {
+    "average_incremental_accuracy": "average incremental accuracy",
+    "last_accuracy": "last accuracy",
+    "forgetting": "forgetting",
+    "parameters": "parameters",
+    "exemplars": "exemplars",
+    "seconds": "seconds",
+    "images_per_second": "images/s",
+}
+
+
+def read_runs(folders: Sequence[Path]) -> dict[str, list[dict[str, Any]]]:
+    """Results by label: runs that differ in nothing but seed and class order are one label's trials."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for folder in folders:
+        file = folder / "results.json" if folder.is_dir() else folder
+        if not file.exists():
+            raise ValueError(f"{folder} holds no results of a run (no results.json)")
+        results = json.loads(file.read_text(encoding="utf-8"))
+        if "curve" not in results or not results["curve"]:
+            raise ValueError(f"{file} holds no results of everspan incremental")
+        varying = ("seed", "class_order")
+        key = json.dumps({k: v for k, v in results["settings"].items() if k not in varying}, sort_keys=True)
+        groups.setdefault(key, []).append(results)
+    return dict(zip(_labels(list(groups.values())), groups.values(), strict=True))
+
+
+def _labels(groups: list[list[dict[str, Any]]]) -> list[str]:
+    """The method's name; its recipe and then the settings that tell it from the others, where they are needed."""
+    settings = [group[0]["settings"] for group in groups]
+    labels = [str(s["method"]) for s in settings]
+    for i, own in enumerate(settings):
+        twins = [other for j, other in enumerate(settings) if j != i and other["method"] == own["method"]]
+        if twins and any(twin["recipe"] != own["recipe"] for twin in twins):
+            labels[i] += f" {own['recipe']}"
+            twins = [twin for twin in twins if twin["recipe"] == own["recipe"]]
+        names = sorted(
+            {name for twin in twins for name in own if twin.get(name) != own[name]} - {"seed", "class_order"}
+        )
+        labels[i] += "".join(f" {name}={own[name]}" for name in names[:3])
+    return labels
+
+
+def differences(groups: dict[str, list[dict[str, Any]]]) -> list[str]:
+    """Sentences about what makes these runs hard to compare."""
+    notes = []
+    for name in _PROTOCOL:
+        values = {json.dumps(run["settings"].get(name)) for runs in groups.values() for run in runs}
+        if len(values) > 1:
+            notes.append(f"These runs are of different protocols: {name} is {' or '.join(sorted(values))}.")
+    for label, runs in groups.items():
+        for run in runs:
+            if run["tasks_done"] < run["tasks"]:
+                notes.append(f"A run of {label} has done {run['tasks_done']} of {run['tasks']} tasks so far.")
+    return notes
+
+
+def values_of(runs: list[dict[str, Any]]) -> dict[str, tuple[float, float]]:
+    """Mean and standard error over a label's trials of every figure of the table."""
+    found = {}
+    for name in FIGURES:
+        raw = np.array([run["timing"][name] if name in run["timing"] else run[name] for run in runs], dtype=float)
+        error = float(raw.std(ddof=1) / math.sqrt(len(raw))) if len(raw) > 1 else math.nan
+        found[name] = float(raw.mean()), error
+    return found
+
+
+def draw(groups: dict[str, list[dict[str, Any]]], columns: int = 2) -> Any:
+    """Left: accuracy on all classes seen, by method. Right: by the task that brought the classes, for the first run."""
+    width, height = (10.0, 4.4) if columns == 2 else (5.4, 8.8)
+    with house_style():
+        figure, (left, right) = new_figure(columns, width=width, height=height, rows=2 // columns)
+        for i, (label, runs) in enumerate(groups.items()):
+            length = min(len(run["curve"]) for run in runs)
+            curves = np.array([run["curve"][:length] for run in runs])
+            color = list(COLORS.values())[i % len(COLORS)]
+            classes, mean = _classes_seen(runs[0])[:length], curves.mean(axis=0)
+            left.plot(classes, mean, color=color, ls=_LINES[i % 4], marker="o", ms=3.5, lw=1.8, label=label)
+            if len(runs) > 1:
+                error = 2.0 * curves.std(axis=0, ddof=1) / math.sqrt(len(runs))
+                left.fill_between(classes, mean - error, mean + error, color=color, alpha=0.15, lw=0)
+        left.set(title="Accuracy on all classes seen (%)", xlabel="classes seen")
+        left.legend(fontsize=9)
+        label, run = next((label, runs[0]) for label, runs in groups.items())
+        _by_task(right, run)
+        right.set(title=f"Accuracy by task, {label} (%)", xlabel="classes seen")
+    return figure
+
+
+def _by_task(panel: Any, run: dict[str, Any]) -> None:
+    from matplotlib import colormaps
+
+    classes, matrix = _classes_seen(run), run["accuracy_matrix"]
+    shades = colormaps["viridis"](np.linspace(0.0, 0.85, len(matrix)))
+    for j in range(len(matrix)):
+        values = [matrix[i][j] for i in range(j, len(matrix))]
+        panel.plot(classes[j : len(matrix)], values, color=shades[j], marker="o", ms=3.0, lw=1.3)
+        panel.annotate(f" {j + 1}", (classes[len(matrix) - 1], values[-1]), fontsize=8, va="center", color=shades[j])
+
+
+def _classes_seen(run: dict[str, Any]) -> list[int]:
+    first = run["settings"]["first"] or run["settings"]["increment"]
+    return [first + i * run["settings"]["increment"] for i in range(run["tasks"])]
+
+
+def table(groups: dict[str, list[dict[str, Any]]]) -> list[list[str]]:
+    """A row a label: the figures with their standard errors where there are several runs."""
+
+    def cell(name: str, mean: float, error: float) -> str:
+        digits = 2 if "accuracy" in name or name == "forgetting" else 0
+        spread = "" if math.isnan(error) else f" ± {error:.{digits}f}"
+        return f"{mean:,.{digits}f}{spread}"
+
+    return [[label, *(cell(name, *value) for name, value in values_of(runs).items())] for label, runs in groups.items()]
+
+
+def sentences(groups: dict[str, list[dict[str, Any]]]) -> list[str]:
+    """What the reader sees, in words and numbers of these runs."""
+    first = next(iter(groups.values()))[0]
+    settings = first["settings"]
+    ranked = sorted(groups, key=lambda label: -values_of(groups[label])["average_incremental_accuracy"][0])
+    named = [f"{label} {values_of(groups[label])['average_incremental_accuracy'][0]:.1f}%" for label in ranked]
+    result = IncrementalResult(first["correct"], first["totals"])
+    judged = "images held out of training" if settings["held_out"] else "test images"
+    return [
+        f"{first['tasks']} tasks of {settings['increment']} classes each from {settings['data']}, one after another; "
+        f"after every task all classes seen are asked for, and nothing says which task an image is of. Judged on "
+        f"{judged}.",
+        f"Average incremental accuracy: {', '.join(named)}.",
+        f"The right panel is {next(iter(groups))}: after the last task it is right on {result.last_accuracy:.1f}% of "
+        f"all classes, and has lost {result.forgetting:.1f} points of its best on earlier tasks.",
+    ]
+
+
+def page(groups: dict[str, list[dict[str, Any]]], command: str) -> Page:
+    """The report."""
+    first = next(iter(groups.values()))[0]
+    return Page(
+        title="New classes, task after task",
+        sentences=[*sentences(groups), *differences(groups)],
+        figure=lambda columns: draw(groups, columns),
+        caption="Left: accuracy on all classes seen after every task; bands are two standard errors where there are "
+        "several runs. Right: the same for the classes of each task alone, numbered by task.",
+        columns=["method", *FIGURES.values()],
+        rows=table(groups),
+        settings=first["settings"],
+        command=command,
+        notes=[
+            "Accuracies in percent; the label is chosen among all classes seen. Forgetting is the mean over tasks of "
+            "the best accuracy before the last step minus the last one (Chaudhry et al. 2018). The settings are those "
+            "of the first run.",
+        ],
+    )
+
+
+def write(folder: Path, groups: dict[str, list[dict[str, Any]]], command: str) -> list[Path]:
+    """``figure.svg``, ``figure.png`` and ``report.html``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    report = folder / "report.html"
+    report.write_text(page(groups, command).html(), encoding="utf-8")
+    return [*save_figure(draw(groups), folder), report]

@@ -1,0 +1,238 @@
+"""Image sets from where people have them: CIFAR's archives, folders of pictures, arrays, scikit-learn's digits."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import pickle
+import tarfile
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+
+from ._classes import ImageSet, split
+
+PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm")
+
+
+class Archive(NamedTuple):
+    """An official archive of CIFAR, and where things are in it."""
+
+    url: str
+    sha256: str
+    folder: str
+    train: tuple[str, ...]
+    test: str
+    labels: bytes
+    meta: str
+    names: bytes
+
+
+CIFAR = {
+    "cifar10": Archive(
+        "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
+        "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
+        "cifar-10-batches-py",
+        tuple(f"data_batch_{i}" for i in range(1, 6)),
+        "test_batch",
+        b"labels",
+        "batches.meta",
+        b"label_names",
+    ),
+    "cifar100": Archive(
+        "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
+        "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
+        "cifar-100-python",
+        ("train",),
+        "test",
+        b"fine_labels",
+        "meta",
+        b"fine_label_names",
+    ),
+}
+
+
+def load_images(data: str, folder: Path | None = None, download: bool = True) -> ImageSet:
+    """An image set by name: ``digits``, ``cifar10``, ``cifar100``, or the path of an ``.npz`` file or of a folder.
+
+    Parameters
+    ----------
+    data : str
+        The name or path. A folder has ``train/CLASS/picture`` and ``test/CLASS/picture``; an ``.npz`` file has
+        ``train_images``, ``train_labels``, ``test_images``, ``test_labels`` and perhaps ``names``.
+    folder : Path, optional
+        Where CIFAR is, unpacked or as its archive, or is to be put. None: ``$EVERSPAN_DATA``, or ``~/.cache/everspan``.
+    download : bool
+        Fetch CIFAR where it is missing.
+    """
+    if data == "digits":
+        return digits()
+    if data in CIFAR:
+        home = folder or Path(os.environ.get("EVERSPAN_DATA") or Path.home() / ".cache" / "everspan")
+        return cifar(CIFAR[data], home, download)
+    path = Path(data)
+    if path.suffix == ".npz" and path.is_file():
+        return from_npz(path)
+    if path.is_dir():
+        return from_folder(path)
+    raise ValueError(f"--data must be digits, cifar10, cifar100, an .npz file or a folder of pictures, not {data!r}")
+
+
+def digits(seed: int = 0) -> ImageSet:
+    """scikit-learn's 1,797 digits of 8 x 8, a fifth of every class held out by the seed as the test."""
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError as error:
+        raise ValueError("--data digits needs scikit-learn: pip install scikit-learn") from error
+    bunch = load_digits()
+    pixels = np.round(bunch.images * (255.0 / 16.0)).astype(np.uint8)
+    labels = bunch.target.astype(np.int64)
+    train, test = split(labels, 0.2, seed)
+    return ImageSet(pixels[train], labels[train], pixels[test], labels[test])
+
+
+def from_npz(path: Path) -> ImageSet:
+    """An ``.npz`` file of arrays; pickled objects in it are refused."""
+    with np.load(path, allow_pickle=False) as arrays:
+        missing = {"train_images", "train_labels", "test_images", "test_labels"} - set(arrays.files)
+        if missing:
+            raise ValueError(f"{path} has no array {min(missing)!r}")
+        names = arrays["names"].tolist() if "names" in arrays.files else ()
+        parts = {part: arrays[part] for part in ("train_images", "train_labels", "test_images", "test_labels")}
+        return ImageSet(**parts, names=names)
+
+
+def from_folder(path: Path) -> ImageSet:
+    """Pictures in ``train/CLASS/`` and ``test/CLASS/``, all of one size."""
+    for part in ("train", "test"):
+        if not (path / part).is_dir():
+            raise ValueError(f"{path} has no folder {part!r}: pictures go into {part}/CLASS/")
+    names = sorted(child.name for child in (path / "train").iterdir() if child.is_dir())
+    unknown = {child.name for child in (path / "test").iterdir() if child.is_dir()} - set(names)
+    if not names or unknown:
+        raise ValueError(f"{path / 'train'} has no folder of class {min(unknown, default='...')!r}")
+    return ImageSet(*_pictures(path / "train", names), *_pictures(path / "test", names), tuple(names))
+
+
+def _pictures(folder: Path, names: list[str]) -> tuple[Any, Any]:
+    images: list[Any] = []
+    labels: list[int] = []
+    for label, name in enumerate(names):
+        if not (folder / name).is_dir():
+            raise ValueError(f"class {name!r} is missing in {folder}")
+        files = sorted(path for path in (folder / name).iterdir() if path.suffix.lower() in PICTURES)
+        if not files:
+            raise ValueError(f"class {name!r} has no pictures in {folder}")
+        for file in files:
+            image = read_picture(file)
+            if images and image.shape != images[0].shape:
+                raise ValueError(f"{file} is {_shape(image)}, but the pictures before it are {_shape(images[0])}")
+            images.append(image)
+            labels.append(label)
+    return np.stack(images), np.array(labels)
+
+
+def read_picture(path: Path) -> Any:
+    """The pixels of a picture: (height, width, channels), grey ones with one channel."""
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(path) as picture:
+            grey = picture.mode in ("1", "L", "I", "F", "LA")
+            pixels = np.asarray(picture.convert("L" if grey else "RGB"))
+    except UnidentifiedImageError as error:
+        raise ValueError(f"{path} is no picture that can be read") from error
+    return pixels[..., None] if pixels.ndim == 2 else pixels
+
+
+def _shape(image: Any) -> str:
+    return f"{image.shape[1]} x {image.shape[0]} with {image.shape[2]} channels"
+
+
+# CIFAR ----------------------------------------------------------------------------------------------------------------
+
+
+def cifar(archive: Archive, home: Path, download: bool = True) -> ImageSet:
+    """CIFAR from its unpacked folder or from its archive, fetched first where there is neither."""
+    folder, packed = home / archive.folder, home / Path(archive.url).name
+    if folder.is_dir():
+        return _batches(archive, lambda name: (folder / name).open("rb"))
+    if not packed.exists():
+        if not download:
+            raise ValueError(f"{folder} is not there")
+        _fetch(archive, packed)
+    _check(archive, packed)
+    with tarfile.open(packed) as tar:
+
+        def member(name: str) -> IO[bytes]:
+            found = tar.extractfile(f"{archive.folder}/{name}")
+            if found is None:
+                raise ValueError(f"{packed} has no {name}")
+            return io.BytesIO(found.read())
+
+        return _batches(archive, member)
+
+
+def _fetch(archive: Archive, packed: Path) -> None:
+    packed.parent.mkdir(parents=True, exist_ok=True)
+    partial = packed.with_suffix(".partial")
+    try:
+        with urllib.request.urlopen(archive.url, timeout=30) as source, partial.open("wb") as target:
+            while block := source.read(1 << 20):
+                target.write(block)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise ValueError(
+            f"{archive.url} cannot be reached ({error}): put the archive, or its folder {archive.folder}, "
+            f"into {packed.parent}, or name the folder that has it with --data-dir"
+        ) from error
+    os.replace(partial, packed)
+
+
+def _check(archive: Archive, packed: Path) -> None:
+    with packed.open("rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != archive.sha256:
+            raise ValueError(f"{packed} is not the official archive (its SHA-256 differs): delete it to fetch it anew")
+
+
+def _batches(archive: Archive, opened: Callable[[str], IO[bytes]]) -> ImageSet:
+    def batch(name: str) -> tuple[Any, Any]:
+        with opened(name) as file:
+            content = read_arrays(file)
+        pixels = np.asarray(content[b"data"], dtype=np.uint8).reshape(-1, 3, 32, 32)
+        return np.moveaxis(pixels, 1, -1), np.asarray(content[archive.labels], dtype=np.int64)
+
+    parts = [batch(name) for name in archive.train]
+    with opened(archive.meta) as file:
+        names = [name.decode() if isinstance(name, bytes) else name for name in read_arrays(file)[archive.names]]
+    images, labels = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return ImageSet(images, labels, *batch(archive.test), tuple(names))
+
+
+class _ArraysOnly(pickle.Unpickler):
+    """A reader of pickles that can make numpy arrays and nothing else."""
+
+    _ALLOWED = frozenset(
+        (module, name)
+        for home in ("numpy._core", "numpy.core")
+        for module, name in ((f"{home}.multiarray", "_reconstruct"), ("numpy", "ndarray"), ("numpy", "dtype"))
+    ) | {("_codecs", "encode")}
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in self._ALLOWED:
+            raise ValueError(f"the file wants to run {module}.{name}: it is no archive of CIFAR, and is refused")
+        if name == "_reconstruct":
+            return np.zeros(0).__reduce__()[0]  # the same function whatever numpy calls its module
+        return super().find_class(module, name)
+
+
+def read_arrays(file: IO[bytes]) -> Any:
+    """The content of a pickle of arrays; anything else in it is refused before it runs."""
+    try:
+        return _ArraysOnly(file, encoding="bytes").load()
+    except (pickle.UnpicklingError, EOFError, KeyError, IndexError, AttributeError) as error:
+        raise ValueError(f"a file of CIFAR cannot be read: {error}") from error

@@ -1,0 +1,61 @@
+"""Small images and small networks for tests."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import nn
+
+from everspan.deep.augment import Augmentation
+from everspan.deep.engine import Engine
+from everspan.deep.memory import ExemplarMemory
+from everspan.deep.methods import load_method
+from everspan.scenarios import ClassScenario, ImageSet
+
+
+class Tiny(nn.Module):
+    """An encoder with a BatchNorm that trains in no time."""
+
+    feature_size = 8
+
+    def __init__(self, channels=1):
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(channels, 8, 3, stride=2, padding=1, bias=False),
+            nn.BatchNorm2d(8),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+        )
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def image_set(classes=6, each=12, test=5, size=8, channels=1, seed=0):
+    """Noisy copies of one random picture a class."""
+    rng = np.random.default_rng(seed)
+    pictures = rng.integers(40, 216, (classes, size, size, channels))
+
+    def part(count):
+        labels = rng.permutation(np.repeat(np.arange(classes), count))
+        noise = rng.integers(-40, 40, (len(labels), size, size, channels))
+        return (pictures[labels] + noise).astype(np.uint8), labels
+
+    return ImageSet(*part(each), *part(test))
+
+
+def make_engine(scenario, augment="crop:1", **options):
+    images = torch.from_numpy(scenario.images.train_images)
+    labels = torch.from_numpy(scenario.train_labels)
+    channels = images.shape[1]
+    defaults = {"mean": [0.5] * channels, "std": [0.25] * channels, "augmentation": Augmentation.parse(augment)}
+    return Engine(images, labels, **(defaults | options))
+
+
+def make_method(name, scenario=None, memory=None, engine=None, **settings):
+    scenario = scenario or ClassScenario(image_set(), 2)
+    kind = load_method(name)
+    own = kind.Settings(**({"epochs": 2, "batch_size": 8, "warmup": 0, "augment": "crop:1"} | settings))
+    engine = engine or make_engine(scenario)
+    return kind(own, engine, memory or ExemplarMemory(total=12), Tiny), scenario

@@ -1,0 +1,188 @@
+"""The command line of class-incremental runs, from end to end."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from everspan.cli import main
+from everspan.deep import IncrementalModel
+from everspan.deep.methods import MethodSettings
+from everspan.deep.settings import parse_setting, resolve
+from everspan.scenarios import load_images
+
+QUICK = ["--epochs", "1", "--backbone", "tests.deep._common:Tiny", "--device", "cpu"]
+
+
+@pytest.fixture(scope="module")
+def digits_run(tmp_path_factory):
+    """A whole run on digits, short but real, with its exported model."""
+    folder = tmp_path_factory.mktemp("runs") / "digits"
+    arguments = ["incremental", "--data", "digits", "--method", "replay", "--epochs", "3", "--out", str(folder)]
+    assert main(arguments) == 0
+    return folder
+
+
+def test_a_run_writes_what_it_says(digits_run):
+    names = {path.name for path in digits_run.iterdir()}
+    assert {"settings.json", "results.json", "model.pt2"} <= names
+    results = json.loads((digits_run / "results.json").read_text())
+    assert results["tasks_done"] == 5
+    assert results["settings"]["method"] == "replay"
+    assert results["settings"]["memory_total"] == 100
+    assert len(list(digits_run.glob("checkpoint-*"))) == 2
+
+
+def test_the_model_predicts_what_the_run_measured(digits_run):
+    images = load_images("digits")
+    model = IncrementalModel.load(digits_run)
+    pixels = np.moveaxis(images.test_images, 1, -1)
+    guesses = np.array(model.predict(pixels))
+    results = json.loads((digits_run / "results.json").read_text())
+    assert 100.0 * np.mean(guesses == images.test_labels.astype(str)) == pytest.approx(results["last_accuracy"])
+    probabilities = model.predict_proba(pixels)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, rtol=1e-5)
+    with pytest.raises(ValueError, match="bytes of shape"):
+        model.predict(pixels[:, :5])
+
+
+def test_the_exported_model_needs_nothing_of_ours_and_agrees(digits_run, tmp_path):
+    images = load_images("digits").test_images[:7]
+    np.save(tmp_path / "images.npy", images)
+    script = (
+        "import sys, numpy, torch; program = torch.export.load(sys.argv[1]).module();"
+        "out = program(torch.from_numpy(numpy.load(sys.argv[2]))).detach().numpy();"
+        "assert not any(name.startswith('everspan') for name in sys.modules); numpy.save(sys.argv[3], out)"
+    )
+    paths = [digits_run / "model.pt2", tmp_path / "images.npy", tmp_path / "out.npy"]
+    subprocess.run([sys.executable, "-W", "ignore", "-c", script, *map(str, paths)], check=True)
+    expected = IncrementalModel.load(digits_run).predict_proba(np.moveaxis(images, 1, -1))
+    np.testing.assert_allclose(np.load(tmp_path / "out.npy"), expected, atol=1e-5)
+
+
+def test_pictures_are_predicted_from_the_command_line(digits_run, tmp_path, capsys):
+    images = load_images("digits")
+    path = tmp_path / "seven.png"
+    Image.fromarray(images.test_images[0, 0]).save(path)
+    assert main(["predict", str(digits_run), str(path)]) == 0
+    name, label, probability = capsys.readouterr().out.strip().split("\t")
+    assert name == str(path)
+    assert label in images.names
+    assert 0.0 < float(probability) <= 1.0
+
+
+def test_compare_draws_and_tells(digits_run, tmp_path, capsys):
+    other = tmp_path / "finetune"
+    assert main(["incremental", "--method", "finetune", *QUICK, "--no-export", "--out", str(other)]) == 0
+    capsys.readouterr()
+    assert main(["compare", str(digits_run), str(other), "--out", str(tmp_path / "out")]) == 0
+    printed = capsys.readouterr().out
+    assert "replay" in printed
+    assert "finetune" in printed
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "Average incremental accuracy: replay" in page
+    assert (tmp_path / "out" / "figure.svg").stat().st_size > 5000
+    assert (tmp_path / "out" / "figure.png").exists()
+
+
+def test_the_entry_without_scikit_learn_or_matplotlib_runs(tmp_path):
+    """``python -m everspan.deep`` with torch, numpy and safetensors alone: all else is hidden from it."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(4), 6)
+    pixels = rng.integers(0, 256, (24, 8, 8, 3), dtype=np.uint8)
+    np.savez(tmp_path / "i.npz", train_images=pixels, train_labels=labels, test_images=pixels, test_labels=labels)
+    script = """
+import sys, runpy
+class Hide:
+    def find_spec(self, name, path=None, target=None):
+        if name.split('.')[0] in ('sklearn', 'scipy', 'matplotlib', 'pandas', 'PIL', 'threadpoolctl', 'torchvision'):
+            raise ImportError(f'hidden: {name}')
+sys.meta_path.insert(0, Hide())
+runpy.run_module('everspan.deep', run_name='__main__')
+"""
+    flags = ["--data", str(tmp_path / "i.npz"), "--increment", "2", "--memory-total", "8", "--backbone", "small"]
+    flags += ["--classifier-epochs", "1", "--epochs", "1", "--no-export", "--out", str(tmp_path / "run")]
+    done = subprocess.run([sys.executable, "-c", script, *flags], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "average incremental accuracy" in done.stdout
+    assert "epoch 1 of 1" in done.stderr
+    assert "images/s" in done.stderr
+    assert "left" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--method", "lwf"], "unknown method 'lwf'"),
+        (["--backbone", "vgg"], "unknown backbone 'vgg'"),
+        (["--data", "mnist"], "--data must be digits"),
+        (["--recipe", "secret"], "no recipe 'secret'"),
+        (["--memory-total", "9"], "no room for one image of each of the 10 classes"),
+        (["--memory-total", "9", "--memory-per-class", "2"], "different protocols"),
+        (["--increment", "3"], "do not split"),
+        (["--class-order", "0,1,2"], "each of the 10 classes once"),
+        (["--epochs", "0"], "epochs must be at least 1"),
+        (["--held-out", "1.5"], "between 0 and 1"),
+        (["--augment", "spin"], "unknown augmentation 'spin'"),
+    ],
+)
+def test_bad_input_is_one_clear_line(tmp_path, capsys, arguments, message):
+    assert main(["incremental", "--out", str(tmp_path / "run"), *arguments]) == 2
+    errors = capsys.readouterr().err.strip().splitlines()
+    assert len(errors) == 1
+    assert message in errors[0]
+    assert not list(tmp_path.glob("run/checkpoint-*"))
+
+
+@pytest.mark.parametrize("arguments", [["--epochs", "many"], ["--schedule", "linear"], ["--flip-test", "maybe"]])
+def test_values_of_the_wrong_kind_are_refused(arguments, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["incremental", *arguments])
+    assert stop.value.code == 2
+    assert f"{arguments[0]} cannot be '{arguments[1]}'" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_a_device_that_is_not_there_is_said_so(tmp_path, capsys):
+    assert main(["incremental", "--device", "cuda", "--out", str(tmp_path / "run")]) == 2
+    assert "no CUDA device" in capsys.readouterr().err
+
+
+def test_every_hyper_parameter_is_an_option_with_help(capsys):
+    with pytest.raises(SystemExit):
+        main(["incremental", "--method", "hlll", "--help"])
+    text = capsys.readouterr().out
+    for name in ("temperature", "learning-rate", "memory-per-class", "class-order", "augment", "held-out"):
+        assert f"--{name} " in text
+
+
+def test_the_profile_of_the_data_gives_way_to_what_is_given():
+    run, own = resolve({"data": "digits", "recipe": "best"})
+    assert (run.increment, run.memory_total, own.backbone) == (2, 100, "small")
+    assert own.start == "previous"
+    assert own.augment == "crop:1"  # a mirrored digit is no digit
+    run, own = resolve({"data": "digits", "memory_per_class": 7, "epochs": 3})
+    assert (run.memory_total, run.memory_per_class, own.epochs) == (None, 7, 3)
+    run, own = resolve({"data": "cifar100"})
+    assert (run.increment, run.memory_total, own.backbone, own.epochs) == (10, 2000, "resnet18", 170)
+    with pytest.raises(ValueError, match="no setting 'temperature'"):
+        resolve({"method": "replay", "temperature": 2.0})
+
+
+def test_settings_are_read_from_text_as_their_kind():
+    assert parse_setting(MethodSettings, "milestones", "0.5,0.75") == (0.5, 0.75)
+    assert parse_setting(MethodSettings, "flip_test", "yes") is True
+    assert parse_setting(MethodSettings, "epochs", "3") == 3
+
+
+@pytest.mark.parametrize("arguments", [["compare", "nowhere"], ["predict", "nowhere", "a.png"]])
+def test_a_folder_that_holds_no_run_is_said_so(arguments, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    assert "nowhere holds no" in capsys.readouterr().err

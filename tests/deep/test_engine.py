@@ -1,0 +1,170 @@
+"""The training loop: its schedule, its descent, its determinism."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from everspan.deep.engine import Descent, Plan
+from everspan.scenarios import ClassScenario
+
+from ._common import Tiny, image_set, make_engine
+
+
+class Linear(nn.Module):
+    """The smallest thing that can be trained."""
+
+    def __init__(self, classes=6):
+        super().__init__()
+        self.layer = nn.Linear(64, classes)
+
+    def forward(self, x):
+        return self.layer(x.flatten(1))
+
+    def loss(self, images, targets):
+        return functional.cross_entropy(self(images), targets)
+
+
+def scenario():
+    return ClassScenario(image_set(), 2)
+
+
+def test_descent_is_torchs_sgd():
+    torch.manual_seed(0)
+    first, second = nn.Linear(5, 3), nn.Linear(5, 3)
+    second.load_state_dict(first.state_dict())
+    plan = Plan(epochs=1, momentum=0.9, weight_decay=0.01)
+    ours = Descent(list(first.parameters()), plan, torch.device("cpu"))
+    theirs = torch.optim.SGD(second.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01)
+    for step in range(20):
+        x, rate = torch.randn(7, 5), 0.1 / (1 + step)
+        ours.rate.fill_(rate)
+        ours.step(first(x).square().mean())
+        theirs.param_groups[0]["lr"] = rate
+        theirs.zero_grad()
+        second(x).square().mean().backward()
+        theirs.step()
+    for a, b in zip(first.parameters(), second.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-7)
+
+
+def test_the_schedule_of_steps():
+    rates = Plan(epochs=10, learning_rate=1.0, warmup=2, milestones=(0.5, 0.8), decay=0.1).rates(steps=4)
+    assert len(rates) == 40
+    torch.testing.assert_close(rates[:8], torch.arange(1, 9) / 8.0)  # rises through two epochs
+    assert rates[8:20].tolist() == [1.0] * 12
+    torch.testing.assert_close(rates[20:32], torch.full((12,), 0.1))
+    torch.testing.assert_close(rates[32:], torch.full((8,), 0.01))
+
+
+def test_the_cosine_schedule_ends_at_zero():
+    rates = Plan(epochs=10, learning_rate=2.0, warmup=2, schedule="cosine").rates(steps=5)
+    assert rates.max() == pytest.approx(2.0, rel=1e-6)
+    assert float(rates[-1]) == pytest.approx(0.0, abs=1e-6)
+    assert rates[10 + 20 - 1] == pytest.approx(2.0 * 0.5 * (1 + math.cos(math.pi / 2)), rel=1e-5)  # half-way
+    assert (rates[10:].diff() < 0).all()
+
+
+def trained(seed=0, epochs=3, engine=None, start=0):
+    torch.manual_seed(start)
+    engine = engine or make_engine(scenario(), seed=seed)
+    module = Linear().to(engine.device)
+    torch.manual_seed(time.perf_counter_ns())  # whatever state the global generator is in
+    engine.begin(0, 6)
+    engine.train(module, module.loss, torch.arange(72), Plan(epochs=epochs, batch_size=16, learning_rate=0.05))
+    return module.state_dict()
+
+
+def same(first, second):
+    return all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_does_not():
+    first = trained()
+    assert same(first, trained())
+    assert not same(first, trained(seed=1))
+    assert not same(first, trained(start=1))
+
+
+def test_training_learns():
+    images = scenario()
+    engine = make_engine(images, augment="none")
+    engine.begin(0, 6)
+    module = Linear()
+    engine.train(module, module.loss, torch.arange(72), Plan(epochs=30, batch_size=24, learning_rate=0.05))
+    scores = engine.scores(module, torch.from_numpy(images.images.test_images))
+    assert (scores.argmax(dim=1) == torch.from_numpy(images.test_labels)).float().mean() > 0.9
+
+
+def test_only_the_parameters_given_are_trained():
+    engine = make_engine(scenario())
+    engine.begin(0, 6)
+    module = Linear()
+    before = module.layer.weight.clone()
+    engine.train(module, module.loss, torch.arange(72), Plan(epochs=1), [module.layer.bias])
+    assert torch.equal(module.layer.weight, before)
+    assert not torch.equal(module.layer.bias, torch.zeros(6))
+
+
+def test_every_epoch_sees_every_image_once():
+    engine = make_engine(scenario(), augment="none")
+    engine.begin(0, 6)
+    seen = []
+    module = Linear()
+
+    def loss(images, targets):
+        seen.append((images[:, 0, 0, 0].clone(), images.flatten(1).sum(dim=1)))
+        return module.loss(images, targets)
+
+    rows = torch.arange(0, 72, 3)
+    engine.train(module, loss, rows, Plan(epochs=2, batch_size=8))
+    expected = engine._normalised(engine.images[rows] / 255.0).flatten(1).sum(dim=1).sort().values
+    for epoch in range(2):
+        sums = torch.cat([total for _, total in seen[3 * epoch : 3 * epoch + 3]])
+        torch.testing.assert_close(sums.sort().values, expected)
+    assert not torch.equal(seen[0][1], seen[3][1])  # in another order
+
+
+def test_a_loss_that_is_no_number_is_said_so():
+    engine = make_engine(scenario())
+    engine.begin(0, 6)
+    module = Linear()
+    with pytest.raises(FloatingPointError, match="smaller --learning-rate"):
+        engine.train(module, module.loss, torch.arange(72), Plan(epochs=50, learning_rate=1e30))
+
+
+def test_flips_at_test_time_make_scores_the_same_for_mirror_images():
+    engine = make_engine(scenario(), flip_test=True)
+    module = Linear()
+    images = engine.images[:5]
+    torch.testing.assert_close(engine.scores(module, images), engine.scores(module, images.flip(3)))
+    plain = make_engine(scenario())
+    assert not torch.allclose(plain.scores(module, images), plain.scores(module, images.flip(3)))
+
+
+def test_inference_leaves_batchnorm_alone():
+    engine = make_engine(scenario())
+    module = nn.Sequential(Tiny(), nn.Linear(8, 6))
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    engine.scores(module, engine.images)
+    assert same(before, module.state_dict())
+
+
+def test_mixed_precision_stays_near_full_precision():
+    first, second = trained(), trained(engine=make_engine(scenario(), bf16=True))
+    assert not same(first, second)
+    torch.testing.assert_close(first["layer.weight"], second["layer.weight"], atol=0.05, rtol=0.0)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_a_recorded_step_is_the_step():
+    results = []
+    for graphs in (False, True):
+        engine = make_engine(scenario(), device=torch.device("cuda"), graphs=graphs)
+        results.append(trained(engine=engine))
+    torch.testing.assert_close(results[0]["layer.weight"], results[1]["layer.weight"], rtol=1e-4, atol=1e-5)
