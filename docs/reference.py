@@ -32,6 +32,27 @@ PARTS = {
         for name in ("AutoCheck", "LeaveOneOut", "CrossValidation", "HoldOut", "TrainingError", "clopper_pearson")
     ],
     "Errors and distances": [("everspan.spread", "HalfspaceSpread"), ("everspan.spread", "RegressionSpread")],
+    "New classes for a network": [
+        *(
+            ("everspan.deep", name)
+            for name in (
+                "run",
+                "resolve",
+                "RunSettings",
+                "IncrementalModel",
+                "Method",
+                "MethodSettings",
+                "Engine",
+                "Plan",
+            )
+        ),
+        *(("everspan.deep", name) for name in ("ExpandableNetwork", "ExemplarMemory", "herd", "Augmentation")),
+        ("everspan.scenarios", "ImageSet"),
+        ("everspan.scenarios", "ClassScenario"),
+        ("everspan.scenarios", "load_images"),
+        ("everspan.metrics", "IncrementalResult"),
+        ("everspan.metrics", "forward_transfer"),
+    ],
     "Streams, theorems, pictures": [
         ("everspan.scenarios", "LinearStream"),
         ("everspan.theory", "most_features"),
@@ -48,7 +69,15 @@ METHODS = [
     "transform",
     "score",
     "score_tasks",
+    "linear_predictor",
     "forget",
+    "begin",
+    "learn",
+    "rows",
+    "loss",
+    "end",
+    "load",
+    "export",
 ]
 
 

@@ -36,7 +36,7 @@ def archive(tmp_path):
         data = rng.integers(0, 256, (count, 3072), dtype=np.uint8)
         content[name] = {b"data": data, b"fine_labels": [i % 3 for i in range(count)]}
         (folder / name).write_bytes(pickle.dumps(content[name], protocol=2))
-    (folder / "meta").write_bytes(pickle.dumps({b"fine_label_names": [b"apple", b"bear", b"cup"]}, protocol=2))
+    (folder / "meta").write_bytes(pickle.dumps({"fine_label_names": ["apple", b"bear", "cup"]}, protocol=2))
     packed = tmp_path / "made" / "cifar-100-python.tar.gz"
     with tarfile.open(packed, "w:gz") as tar:
         tar.add(folder, "cifar-100-python")

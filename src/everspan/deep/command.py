@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import signal
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,7 +40,12 @@ def parser(prog: str, method: str = "hlll") -> argparse.ArgumentParser:
     )
     made.add_argument("--out", type=Path, default=None, metavar="RUN", help="folder of the run (everspan-DATA-METHOD)")
     made.add_argument("--data-dir", type=Path, default=None, help="where CIFAR is ($EVERSPAN_DATA, ~/.cache/everspan)")
-    made.add_argument("--jobs", type=int, default=None, help="CPU threads (all; the last bits depend on their number)")
+    made.add_argument(
+        "--jobs",
+        type=int,
+        default=None,
+        help="CPU threads (as many as there are cores, or as the run began with; the last bits depend on their number)",
+    )
     made.add_argument("--checkpoint-seconds", type=float, default=60.0, help="seconds between checkpoints in a task")
     made.add_argument("--no-export", action="store_true", help="do not write model.pt2 in the end")
     for title, kind in (("run", RunSettings), (f"method {method}", load_method(method).Settings)):
@@ -72,15 +80,13 @@ def main(arguments: Sequence[str], prog: str = "everspan incremental") -> int:
 
 
 def _run(options: dict[str, Any]) -> int:
-    import torch
-
     out, folder, jobs = options.pop("out"), options.pop("data_dir"), options.pop("jobs")
     every, no_export = options.pop("checkpoint_seconds"), options.pop("no_export")
     settings, own = resolve(options)
-    if jobs is not None:
-        torch.set_num_threads(max(jobs, 1))
     pick_device(settings.device)  # before any work is lost
     out = out or Path(f"everspan-{Path(settings.data).stem}-{settings.method.replace(':', '.')}")
+    threads = settings.threads or jobs or _threads_of(out) or os.cpu_count() or 1
+    settings = replace(settings, threads=max(threads, 1))
     previous = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         results = run(settings, own, out, data_folder=folder, every=every, progress=Report, note=_note)
@@ -94,6 +100,15 @@ def _run(options: dict[str, Any]) -> int:
         IncrementalModel.load(out).export(out / "model.pt2")
         print(f"wrote {out / 'model.pt2'}")
     return 0
+
+
+def _threads_of(out: Path) -> int | None:
+    """The threads that the run in this folder began with: with as many it goes on to the same bits."""
+    file = out / "settings.json"
+    if not file.exists():
+        return None
+    threads: int | None = json.loads(file.read_text(encoding="utf-8")).get("threads")
+    return threads
 
 
 def summary(results: dict[str, Any]) -> list[str]:

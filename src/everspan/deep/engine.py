@@ -168,14 +168,14 @@ class Engine:
         batch = min(plan.batch_size, len(rows))
         steps = len(rows) // batch
         rates = plan.rates(steps).to(self.device)
-        order = torch.zeros(steps, batch, dtype=torch.long, device=self.device)
+        order = rows[: steps * batch].view(steps, batch).clone()
         noise = torch.zeros(steps, batch, self.augmentation.columns, device=self.device)
-        place, clock = (torch.zeros((), dtype=torch.long, device=self.device) for _ in range(2))
+        place, clock = (torch.zeros(1, dtype=torch.long, device=self.device) for _ in range(2))  # no scalars: they sync
         total = torch.zeros((), device=self.device)
 
         def step() -> None:
-            images, targets = self._batch(order[place], noise[place])
-            descent.rate.copy_(rates[clock])
+            images, targets = self._batch(order[place][0], noise[place][0])
+            descent.rate.copy_(rates[clock][0])
             with self._autocast():
                 value = loss(images, targets)
             descent.step(value)
@@ -282,15 +282,20 @@ class Descent:
 def _recorded(step: Callable[[], None], state: list[Tensor]) -> Callable[[], None]:
     """A step as one CUDA graph; what trying it out changed is put back."""
     saved = [tensor.clone() for tensor in state]
+
+    def put_back() -> None:
+        for tensor, value in zip(state, saved, strict=True):
+            tensor.copy_(value)
+
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         for _ in range(3):
             step()
+            put_back()
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         step()
-    for tensor, value in zip(state, saved, strict=True):
-        tensor.copy_(value)
+    put_back()
     return graph.replay

@@ -156,6 +156,8 @@ def run(
     results : dict
         What ``results.json`` holds.
     """
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
     scenario = make_scenario(settings, data_folder)
     record = as_record(settings, own)
     state = State(folder, record, every, note)

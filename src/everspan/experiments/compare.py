@@ -15,6 +15,7 @@ from ..reports import COLORS, Page, house_style, new_figure, save_figure
 
 _LINES = ("-", "--", "-.", ":")
 _PROTOCOL = ("data", "increment", "first", "memory_total", "memory_per_class", "held_out")
+NAMES = {"hlll": "H-LLL", "joint": "Joint", "replay": "Replay", "finetune": "Finetune"}
 FIGURES = {
     "average_incremental_accuracy": "average incremental accuracy",
     "last_accuracy": "last accuracy",
@@ -45,7 +46,7 @@ def read_runs(folders: Sequence[Path]) -> dict[str, list[dict[str, Any]]]:
 def _labels(groups: list[list[dict[str, Any]]]) -> list[str]:
     """The method's name; its recipe and then the settings that tell it from the others, where they are needed."""
     settings = [group[0]["settings"] for group in groups]
-    labels = [str(s["method"]) for s in settings]
+    labels = [NAMES.get(s["method"], str(s["method"])) for s in settings]
     for i, own in enumerate(settings):
         twins = [other for j, other in enumerate(settings) if j != i and other["method"] == own["method"]]
         if twins and any(twin["recipe"] != own["recipe"] for twin in twins):
@@ -96,11 +97,13 @@ def draw(groups: dict[str, list[dict[str, Any]]], columns: int = 2) -> Any:
             if len(runs) > 1:
                 error = 2.0 * curves.std(axis=0, ddof=1) / math.sqrt(len(runs))
                 left.fill_between(classes, mean - error, mean + error, color=color, alpha=0.15, lw=0)
-        left.set(title="Accuracy on all classes seen (%)", xlabel="classes seen")
+        ticks = max((_classes_seen(runs[0]) for runs in groups.values()), key=len)
+        left.set(title="Accuracy on all classes seen (%)", xlabel="classes seen", xticks=ticks[:: -(-len(ticks) // 10)])
         left.legend(fontsize=9)
         label, run = next((label, runs[0]) for label, runs in groups.items())
         _by_task(right, run)
-        right.set(title=f"Accuracy by task, {label} (%)", xlabel="classes seen")
+        ticks = _classes_seen(run)
+        right.set(title=f"Accuracy by task, {label} (%)", xlabel="classes seen", xticks=ticks[:: -(-len(ticks) // 10)])
     return figure
 
 
@@ -108,7 +111,7 @@ def _by_task(panel: Any, run: dict[str, Any]) -> None:
     from matplotlib import colormaps
 
     classes, matrix = _classes_seen(run), run["accuracy_matrix"]
-    shades = colormaps["viridis"](np.linspace(0.0, 0.85, len(matrix)))
+    shades = colormaps["viridis"](np.linspace(0.25, 0.85, len(matrix)))
     for j in range(len(matrix)):
         values = [matrix[i][j] for i in range(j, len(matrix))]
         panel.plot(classes[j : len(matrix)], values, color=shades[j], marker="o", ms=3.0, lw=1.3)

@@ -27,9 +27,9 @@ class Archive(NamedTuple):
     folder: str
     train: tuple[str, ...]
     test: str
-    labels: bytes
+    labels: str
     meta: str
-    names: bytes
+    names: str
 
 
 CIFAR = {
@@ -39,9 +39,9 @@ CIFAR = {
         "cifar-10-batches-py",
         tuple(f"data_batch_{i}" for i in range(1, 6)),
         "test_batch",
-        b"labels",
+        "labels",
         "batches.meta",
-        b"label_names",
+        "label_names",
     ),
     "cifar100": Archive(
         "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
@@ -49,9 +49,9 @@ CIFAR = {
         "cifar-100-python",
         ("train",),
         "test",
-        b"fine_labels",
+        "fine_labels",
         "meta",
-        b"fine_label_names",
+        "fine_label_names",
     ),
 }
 
@@ -200,17 +200,24 @@ def _check(archive: Archive, packed: Path) -> None:
 
 
 def _batches(archive: Archive, opened: Callable[[str], IO[bytes]]) -> ImageSet:
-    def batch(name: str) -> tuple[Any, Any]:
+    def content(name: str) -> dict[str, Any]:
         with opened(name) as file:
-            content = read_arrays(file)
-        pixels = np.asarray(content[b"data"], dtype=np.uint8).reshape(-1, 3, 32, 32)
-        return np.moveaxis(pixels, 1, -1), np.asarray(content[archive.labels], dtype=np.int64)
+            return {_text(key): value for key, value in read_arrays(file).items()}
+
+    def batch(name: str) -> tuple[Any, Any]:
+        found = content(name)
+        pixels = np.asarray(found["data"], dtype=np.uint8).reshape(-1, 3, 32, 32)
+        return np.moveaxis(pixels, 1, -1), np.asarray(found[archive.labels], dtype=np.int64)
 
     parts = [batch(name) for name in archive.train]
-    with opened(archive.meta) as file:
-        names = [name.decode() if isinstance(name, bytes) else name for name in read_arrays(file)[archive.names]]
+    names = [_text(name) for name in content(archive.meta)[archive.names]]
     images, labels = (np.concatenate(part) for part in zip(*parts, strict=True))
     return ImageSet(images, labels, *batch(archive.test), tuple(names))
+
+
+def _text(name: Any) -> str:
+    """Archives written by Python 2 have bytes where others have text."""
+    return name.decode() if isinstance(name, bytes) else str(name)
 
 
 class _ArraysOnly(pickle.Unpickler):

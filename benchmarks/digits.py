@@ -1,0 +1,70 @@
+"""Class-incremental learning of scikit-learn's digits: H-LLL and its references on two cores.
+
+HEADER
+
+Protocol: 5 tasks of 2 classes, a fifth of every class held out as the test, 100 exemplars in total; everything else as
+``everspan incremental --data digits --method METHOD`` has it. Settings were chosen on held-out training images
+(``--held-out 0.2``). Every seed has its own weights and its own order of classes. Run it (about 10 minutes on 2 cores,
+two runs at a time with one thread each) with ``python benchmarks/digits.py``.
+"""
+
+# isort: off
+import common  # first: it sets one thread before numpy is loaded
+# isort: on
+
+import argparse
+import tempfile
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import torch
+
+METHODS = ("hlll", "hlll best", "replay", "finetune", "joint")
+
+
+def one(method, seed):
+    from everspan.deep import resolve, run
+
+    torch.set_num_threads(1)
+    name, _, recipe = method.partition(" ")
+    given = {"method": name, "data": "digits", "recipe": recipe or "paper", "seed": seed, "class_order": seed}
+    with tempfile.TemporaryDirectory() as folder:
+        results = run(*resolve(given), Path(folder), every=1e9, note=lambda line: None)
+    kept = ("average_incremental_accuracy", "last_accuracy", "forgetting", "curve", "parameters", "exemplars")
+    return {key: results[key] for key in kept} | {"seconds": results["timing"]["seconds"]}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=2)
+    arguments = parser.parse_args()
+    cases = [(method, seed) for seed in range(arguments.seeds) for method in METHODS]
+    with ProcessPoolExecutor(arguments.jobs) as pool:
+        found = list(pool.map(one, *zip(*cases, strict=True)))
+    runs = {method: [r for (m, _), r in zip(cases, found, strict=True) if m == method] for method in METHODS}
+    print("method      average incremental  last         forgetting  seconds")
+    means = {}
+    for method, results in runs.items():
+        columns = {key: np.array([r[key] for r in results]) for key in results[0] if key != "curve"}
+        average, last = columns["average_incremental_accuracy"], columns["last_accuracy"]
+        means[method] = float(average.mean())
+        print(
+            f"{method:10s}  {average.mean():6.2f} ({average.min():.2f} to {average.max():.2f})  "
+            f"{last.mean():6.2f}  {columns['forgetting'].mean():6.2f}  {columns['seconds'].max():.0f}"
+        )
+    promises = {
+        "H-LLL at least 93%": min(r["average_incremental_accuracy"] for r in runs["hlll"]) >= 93.0,
+        "H-LLL above replay": means["hlll"] > means["replay"],
+        "H-LLL 30 points above finetune": means["hlll"] > means["finetune"] + 30.0,
+        "joint above all": means["joint"] >= max(means.values()),
+    }
+    for promise, kept in promises.items():
+        print(f"{'yes' if kept else 'NO '}  {promise}")
+    common.write("digits", {"measured": common.measured(np, torch), "runs": runs, "promises": promises})
+    raise SystemExit(0 if all(promises.values()) else 1)
+
+
+if __name__ == "__main__":
+    main()

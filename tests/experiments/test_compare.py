@@ -1,0 +1,80 @@
+"""Runs side by side: labels, averages, and what makes them hard to compare."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from everspan.experiments import compare
+from everspan.metrics import IncrementalResult
+
+
+def write_run(folder, correct, **settings):
+    totals = [10] * len(correct)
+    known = {"method": "hlll", "recipe": "paper", "data": "digits", "increment": 2, "first": None, "memory_total": 100}
+    known |= {"memory_per_class": None, "held_out": 0.0, "seed": 0, "class_order": 0, "epochs": 3} | settings
+    results = {
+        "settings": known,
+        "tasks_done": len(correct),
+        "tasks": 3,
+        **IncrementalResult(correct, totals).to_dict(),
+        "parameters": 1000,
+        "exemplars": 100,
+        "timing": {"seconds": 5.0, "images_per_second": 100.0},
+    }
+    folder.mkdir(parents=True)
+    (folder / "results.json").write_text(json.dumps(results))
+    return folder
+
+
+GOOD, WORSE = [[10], [9, 10], [8, 9, 10]], [[10], [5, 10], [0, 5, 10]]
+
+
+def test_runs_that_differ_in_their_seeds_are_averaged(tmp_path):
+    runs = [write_run(tmp_path / "a", GOOD), write_run(tmp_path / "b", WORSE, seed=1, class_order=1)]
+    groups = compare.read_runs([*runs, write_run(tmp_path / "c", WORSE, method="finetune")])
+    assert list(groups) == ["H-LLL", "Finetune"]
+    mean, error = compare.values_of(groups["H-LLL"])["last_accuracy"]
+    assert mean == pytest.approx((90.0 + 50.0) / 2)
+    assert error == pytest.approx(20.0)
+    table = compare.table(groups)
+    assert table[0][2] == "70.00 ± 20.00"
+    assert table[1][2] == "50.00"
+
+
+def test_labels_say_what_tells_runs_apart(tmp_path):
+    folders = [
+        write_run(tmp_path / "a", GOOD),
+        write_run(tmp_path / "b", GOOD, recipe="best"),
+        write_run(tmp_path / "c", GOOD, epochs=9),
+        write_run(tmp_path / "d", GOOD, method="my.own:Method"),
+    ]
+    assert list(compare.read_runs(folders)) == [
+        "H-LLL paper epochs=3",
+        "H-LLL best",
+        "H-LLL paper epochs=9",
+        "my.own:Method",
+    ]
+
+
+def test_different_protocols_and_unfinished_runs_are_pointed_out(tmp_path):
+    folders = [
+        write_run(tmp_path / "a", GOOD),
+        write_run(tmp_path / "b", GOOD[:2], method="replay", memory_total=None, memory_per_class=20),
+    ]
+    notes = " ".join(compare.differences(compare.read_runs(folders)))
+    assert "different protocols: memory_total is 100 or null" in notes
+    assert "A run of Replay has done 2 of 3 tasks" in notes
+    compare.write(tmp_path / "out", compare.read_runs(folders), "everspan compare a b")
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "different protocols" in page
+    assert page.count("<svg") == 4
+
+
+def test_what_is_no_run_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="no results of a run"):
+        compare.read_runs([tmp_path])
+    (tmp_path / "results.json").write_text('{"methods": {}}')
+    with pytest.raises(ValueError, match="no results of everspan incremental"):
+        compare.read_runs([tmp_path])
