@@ -1,6 +1,14 @@
 """Class-incremental learning of scikit-learn's digits: H-LLL and its references on two cores.
 
-HEADER
+Measured on 2 cores (Intel Xeon, 2.80 GHz), 2026-11-15, means over 3 seeds; raw numbers in results/digits.json:
+
+| method | average incremental accuracy | last | forgetting |
+|---|---|---|---|
+| H-LLL, recipe paper | 99.07 (98.92 to 99.25) | 96.94 | 1.86 |
+| H-LLL, recipe best | 99.21 (99.09 to 99.35) | 98.24 | 1.05 |
+| Replay | 97.85 (97.71 to 97.96) | 94.99 | 6.13 |
+| Finetune | 45.75 (45.63 to 45.83) | 19.87 | 99.88 |
+| Joint | 99.52 (99.14 to 99.82) | 99.26 | 0.35 |
 
 Protocol: 5 tasks of 2 classes, a fifth of every class held out as the test, 100 exemplars in total; everything else as
 ``everspan incremental --data digits --method METHOD`` has it. Settings were chosen on held-out training images
@@ -20,12 +28,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from everspan.deep import resolve, run
+
 METHODS = ("hlll", "hlll best", "replay", "finetune", "joint")
 
 
 def one(method, seed):
-    from everspan.deep import resolve, run
-
     torch.set_num_threads(1)
     name, _, recipe = method.partition(" ")
     given = {"method": name, "data": "digits", "recipe": recipe or "paper", "seed": seed, "class_order": seed}

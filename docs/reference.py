@@ -122,7 +122,7 @@ def entry(module, name):
     lines += [markdown(thing.__doc__ or ""), ""]
     for method in METHODS if inspect.isclass(thing) and module == "everspan" else ():
         function = getattr(thing, method, None)
-        if function is not None and function.__doc__ and function.__module__.startswith("everspan"):
+        if callable(function) and function.__doc__ and function.__module__.startswith("everspan"):
             lines += [f"#### `{name}.{method}{signature(function)}`", "", markdown(function.__doc__), ""]
     return lines
 

@@ -30,6 +30,7 @@ FAST = {
     "batch_size": 12,
     "warmup": 1,
     "augment": "crop:1",
+    "threads": 1,
     "device": "cpu",
 }
 
@@ -155,6 +156,36 @@ def test_other_settings_do_not_overwrite_a_run(tmp_path, data):
     assert outcome(tmp_path / "run") == before
 
 
+def test_two_processes_do_not_work_in_one_folder(tmp_path, data):
+    settings, own = resolve({"data": data, **FAST})
+    inner = []
+
+    def meanwhile(scenario, method):
+        with pytest.raises(ValueError, match="another process is at work"):
+            run(settings, own, tmp_path / "run", note=inner.append)
+        return stopped_after(99)(scenario, method)
+
+    run(settings, own, tmp_path / "run", progress=meanwhile, note=inner.append)
+    assert json.loads((tmp_path / "run" / "results.json").read_text())["tasks_done"] == 3
+
+
+def test_settings_that_cannot_be_read_are_said_so(tmp_path, data):
+    finished(data, tmp_path / "run")
+    (tmp_path / "run" / "settings.json").write_text("{")
+    with pytest.raises(ValueError, match=r"settings\.json cannot be read"):
+        finished(data, tmp_path / "run")
+
+
+def test_changed_images_are_not_mixed_into_a_run(tmp_path, data):
+    finished(data, tmp_path / "run")
+    with np.load(data) as arrays:
+        changed = dict(arrays)
+    changed["train_images"] = 255 - changed["train_images"]
+    np.savez(data, **changed)
+    with pytest.raises(ValueError, match="no longer what it was"):
+        finished(data, tmp_path / "run")
+
+
 # Broken files ---------------------------------------------------------------------------------------------------------
 
 
@@ -203,7 +234,12 @@ def test_where_no_checkpoint_is_whole_the_run_begins_anew(tmp_path, data):
     shutil.copytree(tmp_path / "whole", tmp_path / "broken")
     for path in (tmp_path / "broken").glob("checkpoint-*.safetensors"):
         cut(path)
-    finished(data, tmp_path / "broken")
+    settings, own = resolve({"data": data, **FAST})
+    with pytest.raises(Stop):
+        run(settings, own, tmp_path / "broken", every=0.0, progress=stopped_after(6), note=lambda line: None)
+    notes = []
+    finished(data, tmp_path / "broken", notes)
+    assert notes == ["going on: 1 of 3 tasks are done"]  # what was refused is out of the way
     assert outcome(tmp_path / "whole") == outcome(tmp_path / "broken")
 
 

@@ -82,11 +82,13 @@ def main(arguments: Sequence[str], prog: str = "everspan incremental") -> int:
 def _run(options: dict[str, Any]) -> int:
     out, folder, jobs = options.pop("out"), options.pop("data_dir"), options.pop("jobs")
     every, no_export = options.pop("checkpoint_seconds"), options.pop("no_export")
+    if jobs is not None:
+        options["threads"] = max(jobs, 1)
     settings, own = resolve(options)
     pick_device(settings.device)  # before any work is lost
     out = out or Path(f"everspan-{Path(settings.data).stem}-{settings.method.replace(':', '.')}")
-    threads = settings.threads or jobs or _threads_of(out) or os.cpu_count() or 1
-    settings = replace(settings, threads=max(threads, 1))
+    known = None if "threads" in options else _threads_of(out)
+    settings = replace(settings, threads=known or settings.threads or os.cpu_count() or 1)
     previous = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         results = run(settings, own, out, data_folder=folder, every=every, progress=Report, note=_note)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 import numpy as np
 import torch
@@ -54,8 +55,11 @@ class State:
         """Checkpoints, newest first."""
         return sorted(self.folder.glob("checkpoint-*.safetensors"), reverse=True)
 
-    def find(self) -> bool:
-        """Take up the newest checkpoint that is whole; False where there is none."""
+    def find(self, put_aside: bool = False) -> bool:
+        """Take up the newest checkpoint that is whole; False where there is none.
+
+        With ``put_aside``, those that are refused get another name, so that they are not in the way of new ones.
+        """
         for file in self.files():
             try:
                 tensors, facts = read_checkpoint(file)
@@ -63,6 +67,8 @@ class State:
                     raise BadCheckpoint(f"{file.name} is of a run with other settings")
             except BadCheckpoint as error:
                 self.note(f"refused: {error}; looking for the one before")
+                if put_aside:
+                    file.rename(file.with_name(file.name + ".refused"))
                 continue
             self.tensors, self.place, self.data = tensors, Place(**facts["place"]), facts["data"]
             self.correct, self.steps, self.spent = facts["correct"], facts["steps"], facts["spent"]
@@ -161,15 +167,27 @@ def run(
     scenario = make_scenario(settings, data_folder)
     record = as_record(settings, own)
     state = State(folder, record, every, note)
-    _claim(folder, record)
     data = described(scenario, settings)
-    if state.find():
+    with claimed(folder, record):
+        return _run(state, scenario, data, settings, own, progress)
+
+
+def _run(
+    state: State,
+    scenario: ClassScenario,
+    data: dict[str, Any],
+    settings: RunSettings,
+    own: MethodSettings,
+    progress: Callable[[ClassScenario, Method], Progress] | None,
+) -> dict[str, Any]:
+    folder = state.folder
+    if state.find(put_aside=True):
         if state.data != data:
             raise ValueError(
                 f"{settings.data} is no longer what it was when the run in {folder} began: choose another --out"
             )
         if state.place.task < len(scenario):
-            note(f"going on: {state.place.task} of {len(scenario)} tasks are done")
+            state.note(f"going on: {state.place.task} of {len(scenario)} tasks are done")
     state.data = data
     images, labels = torch.from_numpy(scenario.images.train_images), torch.from_numpy(scenario.train_labels)
     method = build(settings, own, data, images, labels, keeper=state)
@@ -324,21 +342,44 @@ def _results(state: State, scenario: ClassScenario, folder: Path) -> dict[str, A
     return results
 
 
-def _claim(folder: Path, record: Mapping[str, Any]) -> None:
-    """Make the folder this run's, or see that it is."""
+@contextmanager
+def claimed(folder: Path, record: Mapping[str, Any]) -> Iterator[None]:
+    """Make the folder this run's, or see that it is; no other process may work in it meanwhile."""
     folder.mkdir(parents=True, exist_ok=True)
-    file, text = folder / "settings.json", json.dumps(record, indent=1) + "\n"
-    if file.exists():
-        known = json.loads(file.read_text(encoding="utf-8"))
-        now = json.loads(text)
-        if known != now:
-            name = next(key for key in {**known, **now} if known.get(key) != now.get(key))
+    with (folder / ".lock").open("w") as lock:
+        _lock(lock, folder)
+        file, text = folder / "settings.json", json.dumps(record, indent=1) + "\n"
+        if file.exists():
+            _compare_settings(file, json.loads(text))
+        else:
+            write_whole(file, text.encode())
+        for left_over in folder.glob("*.partial"):
+            left_over.unlink()
+        yield
+
+
+def _lock(file: IO[str], folder: Path) -> None:
+    try:
+        import fcntl
+    except ImportError:  # not on this system
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with the process, however it ends
+    except BlockingIOError:
+        raise ValueError(f"another process is at work in {folder}") from None
+
+
+def _compare_settings(file: Path, now: Mapping[str, Any]) -> None:
+    try:
+        known = dict(json.loads(file.read_text(encoding="utf-8")))
+    except ValueError as error:
+        raise ValueError(f"{file} cannot be read: choose another --out") from error
+    for name in {**known, **now}:
+        if known.get(name) != now.get(name):
             raise ValueError(
-                f"{folder} holds a run with other settings ({name} is {known.get(name)!r} there, "
+                f"{file.parent} holds a run with other settings ({name} is {known.get(name)!r} there, "
                 f"not {now.get(name)!r}): choose another --out"
             )
-    else:
-        write_whole(file, text.encode())
 
 
 def _normalisation(scenario: ClassScenario) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -43,6 +43,7 @@ PROFILES: dict[str, dict[str, Any]] = {
     "digits": {
         "increment": 2,
         "memory_total": 100,
+        "threads": 1,  # so small a network is no faster with two
         "backbone": "small",
         "epochs": 40,
         "batch_size": 32,
@@ -77,6 +78,8 @@ def resolve(given: Mapping[str, Any]) -> tuple[RunSettings, MethodSettings]:
         raise ValueError(f"method {given.get('method', 'hlll')} has no setting {min(unknown)!r}")
     run = RunSettings(**{name: merged[name] for name in merged.keys() & run_names})
     own = method.Settings(**{name: merged[name] for name in merged.keys() & own_names})
+    if run.threads is not None and run.threads < 1:
+        raise ValueError(f"threads must be at least 1, but it is {run.threads}")
     if run.memory_total is not None and run.memory_per_class is not None:
         raise ValueError("give either --memory-total or --memory-per-class: they are different protocols")
     return run, own
