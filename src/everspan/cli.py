@@ -23,6 +23,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(given)
     try:
         code: int = options.run(options)
+    except BrokenPipeError:  # the reader of our lines has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (OSError, ValueError) as error:
         print(f"everspan {options.command}: {error}", file=sys.stderr)
         return 2

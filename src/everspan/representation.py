@@ -89,8 +89,9 @@ class LinearRepresentation:
         The error of a single one is measured on too few rows to tell a feature that is good from one that was lucky.
         One that is far worse than its like is taken at its own word.
         """
-        alike = np.abs(np.subtract.outer(np.log2(self.labels), np.log2(self.labels))) <= 1.0
-        typical = np.array([np.median(self.errors[row]) for row in alike])
+        counts, place = np.unique(self.labels, return_inverse=True)
+        alike = np.abs(np.subtract.outer(np.log2(counts), np.log2(self.labels))) <= 1.0
+        typical = np.array([np.median(self.errors[row]) for row in alike])[place]
         accuracies: Array = np.where(self.errors > 3.0 * typical, self.errors, typical)
         return accuracies
 

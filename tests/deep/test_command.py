@@ -66,6 +66,17 @@ def test_the_exported_model_needs_nothing_of_ours_and_agrees(digits_run, tmp_pat
     np.testing.assert_allclose(np.load(tmp_path / "out.npy"), expected, atol=1e-5)
 
 
+def test_what_only_learning_needs_is_neither_counted_nor_exported(tmp_path):
+    folder = tmp_path / "run"
+    arguments = ["incremental", "--recipe", "best", *QUICK, "--out", str(folder)]
+    assert main(arguments) == 0
+    results = json.loads((folder / "results.json").read_text())
+    assert results["parameters"] == 5 * (9 * 8 + 8) + (40 + 1) * 10  # folded encoders and the classifier
+    names = torch.export.load(folder / "model.pt2").state_dict
+    assert not any("scaffold" in name for name in names)
+    assert any("encoders.4" in name for name in names)
+
+
 def test_pictures_are_predicted_from_the_command_line(digits_run, tmp_path, capsys):
     images = load_images("digits")
     path = tmp_path / "seven.png"
@@ -158,6 +169,7 @@ def test_every_hyper_parameter_is_an_option_with_help(capsys):
     with pytest.raises(SystemExit):
         main(["incremental", "--method", "hlll", "--help"])
     text = capsys.readouterr().out
+    assert "epochs of a task (default: 40)" in " ".join(text.split())  # as for the digits
     for name in ("temperature", "learning-rate", "memory-per-class", "class-order", "augment", "held-out"):
         assert f"--{name} " in text
 

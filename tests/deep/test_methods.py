@@ -123,7 +123,7 @@ def test_the_auxiliary_loss_sees_all_old_classes_as_one():
     images = torch.rand(4, 1, 8, 8)
     targets = torch.tensor([[0.5, 0.2, 0.3, 0.0], [1, 0, 0, 0], [0, 0, 0, 1.0], [0, 0, 1, 0]])
     own = torch.tensor([[0.7, 0.3, 0.0], [1, 0, 0], [0, 0, 1.0], [0, 1, 0]])
-    head = method.auxiliary(method.network.newest(images))
+    head = method.scaffold["auxiliary"](method.network.newest(images))
     expected = functional.cross_entropy(method(images), targets) + 2.0 * functional.cross_entropy(head, own)
     torch.testing.assert_close(method.loss(images, targets), expected)
 
@@ -133,7 +133,7 @@ def test_a_new_encoder_starts_from_the_last_where_it_is_asked_to():
     learn_task(method, scenario[0])
     method.engine.begin(1, 4)
     method.begin(scenario[1])
-    first, second = method.previous.state_dict(), method.network.newest.state_dict()
+    first, second = method.scaffold["previous"].state_dict(), method.network.newest.state_dict()
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 

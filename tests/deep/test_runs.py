@@ -156,6 +156,38 @@ def test_other_settings_do_not_overwrite_a_run(tmp_path, data):
     assert outcome(tmp_path / "run") == before
 
 
+def test_a_method_whose_code_was_changed_is_said_so(tmp_path, data, monkeypatch):
+    from everspan.deep.methods.hlll import HLLL
+
+    settings, own = resolve({"data": data, **FAST})
+    with pytest.raises(Stop):
+        run(settings, own, tmp_path / "run", every=0.0, progress=stopped_after(6), note=lambda line: None)
+    begin = HLLL.begin
+
+    def changed(self, task):
+        begin(self, task)
+        self.more = torch.nn.Linear(2, 2)
+
+    monkeypatch.setattr(HLLL, "begin", changed)
+    with pytest.raises(ValueError, match="does not fit the method"):
+        finished(data, tmp_path / "run")
+
+
+def test_images_of_ones_own_need_no_file(tmp_path, data):
+    settings, own = resolve({"data": "mine", **FAST})
+    results = run(settings, own, tmp_path / "run", images=image_set(), note=lambda line: None)
+    first = {name: value for name, value in results.items() if name not in ("settings", "timing")}
+    finished(data, tmp_path / "file")
+    second = outcome(tmp_path / "file")[0]
+    assert first == {name: value for name, value in second.items() if name != "settings"}
+
+
+def test_a_run_goes_on_where_it_began(tmp_path, data):
+    results = finished(data, tmp_path / "run", device="auto")
+    assert results["settings"]["device"] in ("cpu", "cuda")  # never auto: that may mean something else tomorrow
+    assert results["settings"]["precision"] in ("fp32", "bf16")
+
+
 def test_two_processes_do_not_work_in_one_folder(tmp_path, data):
     settings, own = resolve({"data": data, **FAST})
     inner = []

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from importlib import import_module
-from typing import cast
+from typing import Any, cast
 
 from torch import Tensor, nn
 
@@ -74,6 +75,16 @@ def small(channels: int = 1) -> nn.Module:
 BACKBONES: dict[str, Callable[[int], nn.Module]] = {"resnet18": resnet18, "resnet32": resnet32, "small": small}
 
 
+def load_own(kind: str, home: str, name: str) -> Any:
+    """Something of the user's own; the current folder is looked into last."""
+    if "" not in sys.path:
+        sys.path.append("")
+    try:
+        return getattr(import_module(home), name)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"{kind} {home}:{name} cannot be loaded: {error}") from error
+
+
 def backbone_factory(name: str, channels: int) -> BackboneFactory:
     """The factory of a backbone by its name here, or as ``package.module:function`` of your own."""
     if name in BACKBONES:
@@ -81,10 +92,7 @@ def backbone_factory(name: str, channels: int) -> BackboneFactory:
     home, _, function = name.partition(":")
     if not function:
         raise ValueError(f"unknown backbone {name!r}: take {', '.join(BACKBONES)}, or your own as module:function")
-    try:
-        factory: BackboneFactory = getattr(import_module(home), function)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"backbone {name!r} cannot be loaded: {error}") from error
+    factory: BackboneFactory = load_own("backbone", home, function)
     if not isinstance(getattr(factory(), "feature_size", None), int):
         raise ValueError(f"backbone {name!r} must make a module with an integer attribute feature_size")
     return factory

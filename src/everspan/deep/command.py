@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,9 +16,9 @@ from typing import Any
 
 from ..scenarios import ClassScenario
 from .engine import Place
-from .methods import METHODS, Method, load_method
-from .runs import pick_device, run
-from .settings import PROFILES, RunSettings, parse_setting, resolve, settings_help
+from .methods import Method
+from .runs import run
+from .settings import RunSettings, parse_setting, resolve, settings_help
 
 _DESCRIPTION = """Teaches a network new classes, task after task, and measures what it still knows after each.
 
@@ -33,8 +33,9 @@ _EPILOG = """examples:
 `everspan incremental --method NAME --help` lists the hyper-parameters of that method."""
 
 
-def parser(prog: str, method: str = "hlll") -> argparse.ArgumentParser:
-    """The command line of a method: its settings are options."""
+def parser(prog: str, known: Mapping[str, str]) -> argparse.ArgumentParser:
+    """The command line of a method, a recipe and a set of images: all settings are options, with their defaults."""
+    run, own = resolve(known)
     made = argparse.ArgumentParser(
         prog=prog, description=_DESCRIPTION, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -48,10 +49,12 @@ def parser(prog: str, method: str = "hlll") -> argparse.ArgumentParser:
     )
     made.add_argument("--checkpoint-seconds", type=float, default=60.0, help="seconds between checkpoints in a task")
     made.add_argument("--no-export", action="store_true", help="do not write model.pt2 in the end")
-    for title, kind in (("run", RunSettings), (f"method {method}", load_method(method).Settings)):
-        group = made.add_argument_group(title)
-        for name, default, text, options in settings_help(kind):
-            shown = ",".join(map(str, default)) if isinstance(default, tuple) else default
+    for title, kind, values in (("run", RunSettings, run), (f"method {run.method}", type(own), own)):
+        about = f"defaults for --data {run.data} --recipe {run.recipe}"
+        group = made.add_argument_group(title, about)
+        for name, text, options in settings_help(kind):
+            value = getattr(values, name)
+            shown = ",".join(map(str, value)) if isinstance(value, tuple) else value
             group.add_argument(
                 f"--{name.replace('_', '-')}",
                 type=partial(_parsed, kind, name),
@@ -65,8 +68,7 @@ def parser(prog: str, method: str = "hlll") -> argparse.ArgumentParser:
 def main(arguments: Sequence[str], prog: str = "everspan incremental") -> int:
     """Run the command; returns the exit code."""
     try:
-        method = _method_of(arguments)
-        options = vars(parser(prog, method).parse_args(arguments))
+        options = vars(parser(prog, _known(arguments)).parse_args(arguments))
         return _run(options)
     except OSError as error:
         print(f"{prog}: {error}; a run that has begun goes on with the same command", file=sys.stderr)
@@ -85,7 +87,6 @@ def _run(options: dict[str, Any]) -> int:
     if jobs is not None:
         options["threads"] = max(jobs, 1)
     settings, own = resolve(options)
-    pick_device(settings.device)  # before any work is lost
     out = out or Path(f"everspan-{Path(settings.data).stem}-{settings.method.replace(':', '.')}")
     known = None if "threads" in options else _threads_of(out)
     settings = replace(settings, threads=known or settings.threads or os.cpu_count() or 1)
@@ -130,9 +131,7 @@ class Report:
 
     def __init__(self, scenario: ClassScenario, method: Method) -> None:
         self.tasks = len(scenario)
-        share = method.memory.share if method.uses_memory else (lambda classes: 0)
-        sizes = [len(task.train) + share(task.labels.start) * task.labels.start for task in scenario]
-        self.work = [size * method.cost(task) for task, size in enumerate(sizes)]
+        self.work = [method.work(task) for task in scenario]
         self.started = self.shown = time.perf_counter()
         self.begun: float | None = None
 
@@ -163,13 +162,12 @@ def _note(line: str) -> None:
     print(line, file=sys.stderr)
 
 
-def _method_of(arguments: Sequence[str]) -> str:
-    """The method, before its options can be known."""
-    only = argparse.ArgumentParser(add_help=False)
-    only.add_argument("--method", default="hlll")
-    method: str = only.parse_known_args(list(arguments))[0].method
-    load_method(method)
-    return method
+def _known(arguments: Sequence[str]) -> dict[str, str]:
+    """What decides which options there are, and their defaults."""
+    only = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    for name in ("method", "data", "recipe"):
+        only.add_argument(f"--{name}")
+    return vars(only.parse_known_args(list(arguments))[0])
 
 
 def _parsed(kind: type[Any], name: str, text: str) -> Any:
@@ -177,6 +175,3 @@ def _parsed(kind: type[Any], name: str, text: str) -> Any:
         return parse_setting(kind, name, text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
-
-
-__all__ = ["METHODS", "PROFILES", "main", "parser"]

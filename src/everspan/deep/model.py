@@ -93,6 +93,7 @@ class Deployed(nn.Module):
     def __init__(self, method: Method, mean: Tensor, std: Tensor, flips: bool) -> None:
         super().__init__()
         self.method, self.flips = method, flips
+        method.scaffold = nn.ModuleDict()
         self.register_buffer("mean", mean.clone())
         self.register_buffer("std", std.clone())
 

@@ -11,16 +11,16 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, Literal, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from ..metrics import IncrementalResult
-from ..scenarios import ClassScenario, ClassTask
+from ..scenarios import ClassScenario, ClassTask, ImageSet, load_images
 from .augment import Augmentation
 from .backbones import backbone_factory
 from .checkpoint import BadCheckpoint, read_checkpoint, write_checkpoint, write_whole
@@ -78,9 +78,14 @@ class State:
 
     def load(self, method: nn.Module) -> None:
         """Fill in the weights; what is not the method's are the momenta."""
-        own = {name: t for name, t in self.tensors.items() if not name.startswith(MOMENTUM)}
-        state = {name: own[name].to(t.dtype) for name, t in method.state_dict().items() if name in own}
-        method.load_state_dict(state, strict=True)
+        state = {name: t for name, t in self.tensors.items() if not name.startswith(MOMENTUM)}
+        try:
+            method.load_state_dict(state, strict=True)
+        except RuntimeError as error:
+            why = " ".join(str(error).split())
+            raise ValueError(
+                f"the checkpoint in {self.folder} does not fit the method: was its code changed since? ({why})"
+            ) from error
 
     # The engine's Keeper ----------------------------------------------------------------------------------------------
 
@@ -135,6 +140,7 @@ def run(
     own: MethodSettings,
     folder: Path,
     *,
+    images: ImageSet | None = None,
     data_folder: Path | None = None,
     every: float = 60.0,
     progress: Callable[[ClassScenario, Method], Progress] | None = None,
@@ -148,6 +154,8 @@ def run(
         What to run; see `everspan.deep.settings.resolve`.
     folder : Path
         Where the run is kept.
+    images : ImageSet, optional
+        Your own images; ``settings.data`` is then only their name.
     data_folder : Path, optional
         Where CIFAR is.
     every : float
@@ -164,7 +172,8 @@ def run(
     """
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
-    scenario = make_scenario(settings, data_folder)
+    settings = concrete(settings)
+    scenario = make_scenario(settings, load_images(settings.data, data_folder) if images is None else images)
     record = as_record(settings, own)
     state = State(folder, record, every, note)
     data = described(scenario, settings)
@@ -242,7 +251,6 @@ def build(
     keeper: State | None = None,
 ) -> Method:
     """The method on its engine, before the first task."""
-    device = pick_device(settings.device)
     engine = Engine(
         images,
         labels,
@@ -250,8 +258,8 @@ def build(
         std=data["std"],
         augmentation=Augmentation.parse(own.augment),
         seed=settings.seed,
-        device=device,
-        bf16=settings.precision == "bf16" or (settings.precision == "auto" and device.type == "cuda"),
+        device=torch.device(settings.device),
+        bf16=settings.precision == "bf16",
         graphs=settings.cuda_graphs,
         flip_test=own.flip_test,
         keeper=keeper,
@@ -261,12 +269,14 @@ def build(
     return load_method(settings.method)(own, engine, memory, factory)
 
 
-def pick_device(name: str) -> torch.device:
-    """The device of this name; the best there is for ``auto``."""
+def concrete(settings: RunSettings) -> RunSettings:
+    """The settings with what ``auto`` means here, so that a run goes on as it began."""
     there = torch.cuda.is_available()
-    if name == "cuda" and not there:
+    if settings.device == "cuda" and not there:
         raise ValueError("--device cuda: PyTorch sees no CUDA device here")
-    return torch.device("cuda" if there and name != "cpu" else "cpu")
+    device: Literal["cuda", "cpu"] = "cuda" if there and settings.device != "cpu" else "cpu"
+    usual: Literal["bf16", "fp32"] = "bf16" if device == "cuda" else "fp32"
+    return replace(settings, device=device, precision=usual if settings.precision == "auto" else settings.precision)
 
 
 def learn_task(method: Method, task: ClassTask) -> None:
@@ -298,9 +308,9 @@ def replay(method: Method, tasks: list[ClassTask]) -> None:
     method.engine.replaying = False
 
 
-def parameters(method: nn.Module) -> int:
-    """All numbers that were learned, frozen ones included."""
-    return sum(p.numel() for p in method.parameters())
+def parameters(method: Method) -> int:
+    """All numbers that were learned and that predicting needs, frozen ones included."""
+    return sum(p.numel() for name, p in method.named_parameters() if not name.startswith("scaffold."))
 
 
 def _correct(engine: Engine, method: Method, images: Tensor, labels: Tensor, seen: list[ClassTask]) -> list[int]:

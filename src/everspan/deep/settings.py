@@ -5,11 +5,10 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, fields
-from pathlib import Path
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
-from ..scenarios import ClassScenario, ImageSet, load_images
+from ..scenarios import ClassScenario, ImageSet
 from .methods import MethodSettings, load_method, setting
 
 
@@ -85,9 +84,8 @@ def resolve(given: Mapping[str, Any]) -> tuple[RunSettings, MethodSettings]:
     return run, own
 
 
-def make_scenario(run: RunSettings, folder: Path | None = None) -> ClassScenario:
+def make_scenario(run: RunSettings, images: ImageSet) -> ClassScenario:
     """The images, split into tasks."""
-    images: ImageSet = load_images(run.data, folder)
     if run.held_out:
         images = images.held_out(run.held_out, seed=run.seed)
     scenario = ClassScenario(images, run.increment, run.first, run.class_order)
@@ -147,12 +145,11 @@ def _parse(option: Any, text: str) -> Any:
     return option(text)
 
 
-def settings_help(kind: type[Any]) -> list[tuple[str, Any, str, str]]:
-    """Name, default, help and possible values of every setting."""
+def settings_help(kind: type[Any]) -> list[tuple[str, str, str]]:
+    """Name, help and possible values of every setting."""
     hints = typing.get_type_hints(kind)
     rows = []
     for field in fields(kind):
         options = typing.get_args(hints[field.name]) if typing.get_origin(hints[field.name]) is Literal else ()
-        default = None if field.default is MISSING else field.default
-        rows.append((field.name, default, field.metadata.get("help", ""), "|".join(options)))
+        rows.append((field.name, field.metadata.get("help", ""), "|".join(options)))
     return rows

@@ -16,7 +16,7 @@ _VARIANCES = (0.01, 0.1, 1.0, 10.0, 100.0, 1e4)
 _PROBIT_TO_LOGIT = 1.702  # the logistic function is a normal distribution function of this slope to within 0.01
 _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 _NO_NOISE = 0.3  # log-loss a row, on rows left out
-_PRECISION = 1e-3  # of the log-loss, where the sites have come to stand still
+_PRECISION = 3e-3  # of the log-loss, where the sites have come to stand still
 _DAMPING = 0.7  # for sites that swing between two states, as those of nearly separable rows may
 
 
@@ -95,7 +95,7 @@ def _propagate(margins: Array, inputs: Design, variance: float, start: _Posterio
         cavity_variance, cavity_mean = spread / left, (mean - spread * own_shift) / left
         deviation = np.sqrt(1.0 + cavity_variance)
         unseen = cavity_mean / deviation
-        if change < 3e-3:
+        if change < 1e-2:
             break
         slope = np.exp(-0.5 * unseen * unseen - _HALF_LOG_TWO_PI - log_ndtr(unseen)) / deviation
         curvature = slope * (unseen / deviation + slope)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from ..backbones import load_own
 from ._base import Method, MethodSettings, setting
 
 _HOMES = {"finetune": "Finetune", "hlll": "HLLL", "joint": "Joint", "replay": "Replay"}
@@ -20,10 +21,7 @@ def load_method(name: str) -> type[Method]:
         home, _, attribute = name.partition(":")
         if not attribute:
             raise ValueError(f"unknown method {name!r}: take {', '.join(METHODS)}, or your own as module:Class")
-        try:
-            found = getattr(import_module(home), attribute)
-        except (ImportError, AttributeError) as error:
-            raise ValueError(f"method {name!r} cannot be loaded: {error}") from error
+        found = load_own("method", home, attribute)
     if not (isinstance(found, type) and issubclass(found, Method)):
         raise ValueError(f"method {name!r} is no subclass of everspan.deep.Method")
     return found

@@ -61,8 +61,9 @@ class Method(nn.Module):
 
     A subclass says what happens when a task begins (``begin``), what is minimised on which images (``loss``, ``rows``,
     or all of ``learn``), and what happens at the end (``end``, when the memory holds the new classes too). All that
-    it learns must be parameters, buffers or submodules: they are what is saved. ``begin`` and ``learn`` run again, with
-    all training left out, when a stopped run is rebuilt, so they must build the same modules every time.
+    it learns must be parameters, buffers or submodules: they are what is saved; what predicting does not need goes into
+    ``scaffold``. All three run again, with all training left out, when a stopped run is rebuilt or its model is loaded
+    (then without images), so they must build the same modules every time.
     """
 
     name: ClassVar[str] = ""
@@ -76,6 +77,7 @@ class Method(nn.Module):
         super().__init__()
         self.settings, self.engine, self.memory, self.factory = settings, engine, memory, factory
         self.network = ExpandableNetwork(factory).to(engine.device)
+        self.scaffold = nn.ModuleDict()  # what is needed to learn and not to predict: saved, not counted, not exported
 
     def begin(self, task: ClassTask) -> None:
         """Make the network ready for a task: here one encoder for all tasks, and outputs for the new classes."""
@@ -106,6 +108,7 @@ class Method(nn.Module):
         """What herding looks at."""
         return self.network.features(images)
 
-    def cost(self, task: int) -> float:
-        """About what a training image costs in this task, beside one in the first."""
-        return 1.0
+    def work(self, task: ClassTask) -> float:
+        """About how much there is to train in a task, in images of the first: to tell the time left."""
+        old = task.labels.start
+        return len(task.train) + (self.memory.share(old) * old if self.uses_memory else 0)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from ...scenarios import ClassTask
@@ -62,14 +62,14 @@ class HLLL(Method):
 
     def begin(self, task: ClassTask) -> None:
         if self.settings.start == "previous" and task.index:
-            self.network.grow(start=self.previous)
+            self.network.grow(start=self.scaffold["previous"])
         else:
             self.network.grow()
         self.network.widen(task.seen)
         self.old = task.labels.start
         if self.settings.auxiliary:
             width = cast(int, self.network.newest.feature_size)
-            self.auxiliary = linear(width, len(task.labels) + bool(self.old)).to(self.engine.device)
+            self.scaffold["auxiliary"] = linear(width, len(task.labels) + bool(self.old)).to(self.engine.device)
         self.register_buffer("log_frequencies", torch.zeros(task.seen, device=self.engine.device))
 
     def learn(self, task: ClassTask) -> None:
@@ -78,7 +78,7 @@ class HLLL(Method):
         self.log_frequencies.copy_((counts / counts.sum()).log())
         self.engine.train(self, self.loss, rows, self.settings.plan())
         if self.settings.start == "previous":
-            self.previous: nn.Module = copy.deepcopy(self.network.newest).requires_grad_(False)
+            self.scaffold["previous"] = copy.deepcopy(self.network.newest).requires_grad_(False)
         self.network.freeze()
         if self.settings.classifier == "heated" and task.index:
             self.retrain_classifier(task)
@@ -93,7 +93,8 @@ class HLLL(Method):
             own = targets[:, self.old :]
             if self.old:
                 own = torch.cat([targets[:, : self.old].sum(dim=1, keepdim=True), own], dim=1)
-            loss = loss + self.settings.auxiliary * functional.cross_entropy(self.auxiliary(parts[-1]).float(), own)
+            scores = self.scaffold["auxiliary"](parts[-1]).float()
+            loss = loss + self.settings.auxiliary * functional.cross_entropy(scores, own)
         return loss
 
     def retrain_classifier(self, task: ClassTask) -> None:
@@ -124,5 +125,5 @@ class HLLL(Method):
             chosen.append(rows[torch.randperm(len(rows))[:fewest]])
         return torch.cat(chosen)
 
-    def cost(self, task: int) -> float:
-        return 1.0 + task / 3.0  # a frozen encoder's forward pass is a third of a training step
+    def work(self, task: ClassTask) -> float:
+        return super().work(task) * (1.0 + task.index / 3.0)  # a frozen forward pass is a third of a training step
