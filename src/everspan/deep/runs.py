@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import platform
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from datetime import date
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
@@ -342,6 +344,11 @@ def _results(state: State, scenario: ClassScenario, folder: Path) -> dict[str, A
         "timing": {
             "seconds": seconds,
             "images_per_second": images / training if training else 0.0,
+            "device": torch.cuda.get_device_name()
+            if state.record["device"] == "cuda"
+            else platform.processor() or "CPU",
+            "torch": torch.__version__,
+            "date": date.today().isoformat(),
             "per_step": [
                 {"seconds": s["seconds"], "images_per_second": s["images"] / max(s["training_seconds"], 1e-9)}
                 for s in steps

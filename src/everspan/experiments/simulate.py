@@ -120,12 +120,25 @@ def _lifelong(
 def _independent(stream: LinearStream, tasks: list[NamedTask]) -> dict[str, list[float]]:
     """Every task on its own, by the best learner of one halfspace; its features are all the tasks' directions."""
     curves: dict[str, list[float]] = {name: [] for name in PANELS}
-    directions = np.zeros((0, stream.targets.shape[1]))
+    d = stream.targets.shape[1]
+    directions, basis = np.zeros((0, d)), np.zeros((d, 0))
     for _, X, y in tasks:
         fit = BayesPoint(fit_intercept=False).fit(Rows(X, y))
         directions = np.vstack([directions, fit.coef])
-        _measure(curves, stream, directions, np.linalg.qr(directions.T)[0])
+        basis = _widened(basis, fit.coef)
+        _measure(curves, stream, directions, basis)
     return curves
+
+
+def _widened(basis: Array, direction: Array) -> Array:
+    """The basis with one more column, where a direction has something new in it."""
+    rest = direction
+    for _ in range(2):  # once more, for what rounding left
+        rest = rest - basis @ (basis.T @ rest)
+    length = float(np.linalg.norm(rest))
+    if basis.shape[1] == len(basis) or length <= 1e-9 * float(np.linalg.norm(direction)):
+        return basis
+    return np.column_stack([basis, rest / length])
 
 
 def marks(m: int) -> list[int]:
