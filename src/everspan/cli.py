@@ -180,7 +180,10 @@ def _predict(options: argparse.Namespace) -> int:
 
     model = IncrementalModel.load(options.run_folder)
     for path in options.pictures:
-        probabilities = model.predict_proba(read_picture(path)[None])[0]
+        try:
+            probabilities = model.predict_proba(read_picture(path)[None])[0]
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
         best = int(np.argmax(probabilities))
         print(f"{path}\t{model.names[best]}\t{probabilities[best]:.4f}")
     return 0

@@ -32,6 +32,31 @@ class Tiny(nn.Module):
         return self.layers(x)
 
 
+class Wrong(Tiny):
+    """Says that it makes more features than it does."""
+
+    feature_size = 9
+
+
+class Colour(Tiny):
+    """For images of three channels."""
+
+    def __init__(self):
+        super().__init__(channels=3)
+
+
+class Odd(Tiny):
+    """Looks at its images' values, has a weight it does not use, and ties two."""
+
+    def __init__(self):
+        super().__init__()
+        self.unused = nn.Linear(3, 3)
+        self.tied = self.layers[0].weight
+
+    def forward(self, x):
+        return self.layers(x if x.mean() > 0 else -x)
+
+
 def image_set(classes=6, each=12, test=5, size=8, channels=1, seed=0):
     """Noisy copies of one random picture a class."""
     rng = np.random.default_rng(seed)

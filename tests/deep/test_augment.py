@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everspan.deep.augment import COLUMNS, OPERATIONS, Augmentation, crop, cutmix, cutout, flip
+from everspan.deep.augment import COLUMNS, OPERATIONS, Augmentation, affine, crop, cutmix, cutout, flip
 from everspan.scenarios import ClassScenario
 
 from ._common import image_set, make_engine
@@ -120,6 +122,15 @@ def test_without_mixing_targets_are_the_labels():
 def test_unknown_augmentation_is_refused(text):
     with pytest.raises(ValueError, match="augmentation"):
         Augmentation.parse(text)
+
+
+def test_a_turn_is_a_turn_on_images_that_are_not_square():
+    x = torch.zeros(1, 1, 20, 80)
+    x[:, :, 10:, :] = 1.0  # a level edge
+    turned = affine(x, torch.tensor([[0.0, 1.0, 0.5, 0.5]]), 1.0)  # by 15 degrees
+    middle = (turned[0, 0, :, 30:50] > 0.5).float().argmax(dim=0).float()
+    slope = (middle[-1] - middle[0]) / 19.0
+    assert abs(abs(float(slope)) - math.tan(math.radians(15.0))) < 0.06
 
 
 def test_none_is_no_augmentation_and_cutmix_is_last():

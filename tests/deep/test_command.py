@@ -88,6 +88,19 @@ def test_pictures_are_predicted_from_the_command_line(digits_run, tmp_path, caps
     assert 0.0 < float(probability) <= 1.0
 
 
+def test_a_network_that_cannot_be_exported_is_a_network_all_the_same(tmp_path, capsys):
+    flags = ["--epochs", "1", "--backbone", "tests.deep._common:Odd", "--device", "cpu", "--jobs", "1"]
+    assert main(["incremental", "--method", "finetune", *flags, "--out", str(tmp_path / "run")]) == 0
+    assert "model.pt2 was not written" in capsys.readouterr().err
+    assert IncrementalModel.load(tmp_path / "run").names
+
+
+def test_what_is_wrong_with_a_picture_is_said_with_its_name(digits_run, tmp_path, capsys):
+    Image.new("L", (9, 8)).save(tmp_path / "wide.png")
+    assert main(["predict", str(digits_run), str(tmp_path / "wide.png")]) == 2
+    assert "wide.png: images must be bytes of shape (n, 8, 8, 1)" in capsys.readouterr().err
+
+
 def test_compare_draws_and_tells(digits_run, tmp_path, capsys):
     other = tmp_path / "finetune"
     assert main(["incremental", "--method", "finetune", *QUICK, "--no-export", "--out", str(other)]) == 0
@@ -141,6 +154,18 @@ runpy.run_module('everspan.deep', run_name='__main__')
         (["--epochs", "0"], "epochs must be at least 1"),
         (["--held-out", "1.5"], "between 0 and 1"),
         (["--augment", "spin"], "unknown augmentation 'spin'"),
+        (["--augment", "crop:inf"], "crop: 0 to 64 pixels"),
+        (["--augment", "cutmix,cutmix"], "there twice"),
+        (["--classifier-epochs", "0"], "classifier_epochs must be at least 1"),
+        (["--temperature", "inf"], "temperature must be above zero and finite"),
+        (["--epochs", "100000000000"], "epochs must be at most"),
+        (["--seed", "-1"], "seed must be zero or more"),
+        (["--class-order", "-1"], "seed of a class order"),
+        (["--jobs", "-4"], "threads must be at least 1"),
+        (["--backbone", "tests.deep._common:Wrong"], "makes (2, 8) of two images"),
+        (["--backbone", "tests.deep._common:Colour"], "does not take images of (1, 8, 8)"),
+        (["--backbone", "tests.deep._common:image_of"], "cannot be loaded"),
+        (["--backbone", "tests.deep._common:make_engine"], "without arguments"),
     ],
 )
 def test_bad_input_is_one_clear_line(tmp_path, capsys, arguments, message):

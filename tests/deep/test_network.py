@@ -10,7 +10,7 @@ from everspan.deep.backbones import BACKBONES, backbone_factory
 from everspan.deep.network import ExpandableNetwork, Frozen
 from everspan.deep.runs import learn_task
 
-from ._common import Tiny, make_method
+from ._common import Odd, Tiny, make_method
 
 
 @pytest.mark.parametrize(
@@ -39,11 +39,15 @@ def test_folding_batchnorm_changes_nothing_but_rounding():
     torch.testing.assert_close(frozen(x), encoder.eval()(x), rtol=1e-4, atol=1e-4)
 
 
-def test_an_encoder_that_cannot_be_traced_is_frozen_all_the_same():
-    class Odd(Tiny):
-        def forward(self, x):
-            return self.layers(x if x.sum() > 0 else -x)
+@pytest.mark.parametrize("norm", [nn.BatchNorm2d(8, track_running_stats=False), nn.GroupNorm(2, 8)])
+def test_other_norms_are_left_as_they_are(norm):
+    encoder = Tiny()
+    encoder.layers[1] = norm
+    frozen, x = Frozen(encoder), torch.rand(5, 1, 8, 8)
+    torch.testing.assert_close(frozen(x), encoder.eval()(x))
 
+
+def test_an_encoder_that_cannot_be_traced_is_frozen_all_the_same():
     encoder = Odd()
     frozen, x = Frozen(encoder), torch.rand(3, 1, 8, 8)
     frozen.train()

@@ -17,6 +17,7 @@ import torch
 
 from everspan.deep import checkpoint
 from everspan.deep.checkpoint import BadCheckpoint, read_checkpoint, write_checkpoint
+from everspan.deep.methods.hlll import HLLL
 from everspan.deep.runs import run
 from everspan.deep.settings import resolve
 
@@ -114,6 +115,47 @@ def test_a_run_stopped_at_every_epoch_ends_with_the_same_bits(tmp_path, data, me
     assert outcome(whole) == outcome(broken)
 
 
+class Looks(HLLL):
+    """A method of three stages, each of which looks at what the one before has learned, one of them in ``end``."""
+
+    def learn(self, task):
+        self.engine.train(self, self.loss, self.rows(task), self.settings.plan())
+        rows = self.rows(task)
+        far = self.engine.features(self, rows, self.network.feature_size).norm(dim=1).argsort()[: len(rows) // 2 + 1]
+        self.engine.train(self, self.loss, rows[far.cpu()], self.settings.plan(epochs=2))
+        self.network.freeze()
+
+    def end(self, task):
+        parameters = self.network.classifier.parameters()
+        self.engine.train(self, self.heated_loss, self.memory.positions(), self.settings.plan(epochs=3), parameters)
+
+
+@pytest.mark.parametrize("stop", range(1, 24, 2))
+def test_what_a_method_learns_from_its_own_weights_is_the_same_after_a_stop(tmp_path, data, stop):
+    changes = {"method": "tests.deep.test_runs:Looks", "epochs": 3}
+    finished(data, tmp_path / "whole", **changes)
+    settings, own = resolve({"data": data, **FAST, **changes})
+    with pytest.raises(Stop):
+        run(settings, own, tmp_path / "broken", every=0.0, progress=stopped_after(stop), note=lambda line: None)
+    finished(data, tmp_path / "broken", **changes)
+    assert outcome(tmp_path / "whole") == outcome(tmp_path / "broken")
+
+
+def test_other_files_in_the_folder_are_left_alone(tmp_path, data):
+    others = {"film.mkv.partial": "film", "checkpoint-best.safetensors": "mine"}
+    (tmp_path / "run").mkdir()
+    for name, text in others.items():
+        (tmp_path / "run" / name).write_text(text)
+    finished(data, tmp_path / "run")
+    assert {name: (tmp_path / "run" / name).read_text() for name in others} == others
+
+
+def test_settings_may_be_mended_while_nothing_is_learned(tmp_path, data):
+    with pytest.raises(ValueError, match="unknown augmentation"):
+        finished(data, tmp_path / "run", augment="flp")
+    finished(data, tmp_path / "run", augment="flip")
+
+
 def test_how_often_a_run_is_saved_does_not_matter(tmp_path, data):
     finished(data, tmp_path / "often", every=0.0)
     finished(data, tmp_path / "seldom", every=1e9)
@@ -157,8 +199,6 @@ def test_other_settings_do_not_overwrite_a_run(tmp_path, data):
 
 
 def test_a_method_whose_code_was_changed_is_said_so(tmp_path, data, monkeypatch):
-    from everspan.deep.methods.hlll import HLLL
-
     settings, own = resolve({"data": data, **FAST})
     with pytest.raises(Stop):
         run(settings, own, tmp_path / "run", every=0.0, progress=stopped_after(6), note=lambda line: None)

@@ -65,11 +65,34 @@ def test_different_protocols_and_unfinished_runs_are_pointed_out(tmp_path):
     ]
     notes = " ".join(compare.differences(compare.read_runs(folders)))
     assert "different protocols: memory_total is 100 or null" in notes
-    assert "A run of Replay has done 2 of 3 tasks" in notes
+    assert "A run of Replay (2 of 3 tasks) has done 2 of 3 tasks" in notes
     compare.write(tmp_path / "out", compare.read_runs(folders), "everspan compare a b")
     page = (tmp_path / "out" / "report.html").read_text()
     assert "different protocols" in page
     assert page.count("<svg") == 4
+
+
+def test_no_run_is_dropped_and_none_counts_twice(tmp_path):
+    folders = [
+        write_run(tmp_path / "a", GOOD, a=1, b=1, c=1, learning_rate=0.1),
+        write_run(tmp_path / "b", GOOD, a=2, b=2, c=2, learning_rate=0.1),
+        write_run(tmp_path / "c", GOOD, a=1, b=1, c=1, learning_rate=0.2),
+    ]
+    groups = compare.read_runs([*folders, folders[0]])
+    assert [len(runs) for runs in groups.values()] == [1, 1, 1]
+
+
+def test_a_run_under_way_is_no_trial_of_a_mean(tmp_path):
+    folders = [write_run(tmp_path / "a", GOOD), write_run(tmp_path / "b", GOOD[:1], seed=1)]
+    groups = compare.read_runs(folders)
+    assert list(groups) == ["H-LLL", "H-LLL (1 of 3 tasks)"]
+    alone = compare.read_runs(folders[1:])
+    assert "after task 1 of 3 it is right on" in " ".join(compare.sentences(alone))
+
+
+def test_a_larger_first_task_is_said(tmp_path):
+    groups = compare.read_runs([write_run(tmp_path / "a", GOOD, first=4)])
+    assert "4 classes first, then 2 classes at a time" in compare.sentences(groups)[0]
 
 
 def test_what_is_no_run_is_refused(tmp_path):

@@ -83,7 +83,12 @@ def test_held_out_images_are_of_every_class_and_no_longer_trained_on():
         ({"train_images": np.zeros((3, 8, 8, 2), dtype=np.uint8)}, "height, width"),
         ({"test_images": np.zeros((3, 9, 8), dtype=np.uint8)}, "8 x 8 .* 9 x 8"),
         ({"train_images": np.zeros((0, 8, 8), dtype=np.uint8), "train_labels": np.zeros(0, dtype=int)}, "no train"),
-        ({"names": ["a", "b"]}, "only 2 class names"),
+        ({"names": ["a", "b"]}, "there are 2 class names"),
+        ({"names": ["a", "b", "a"]}, "distinct"),
+        ({"names": ["a", "b", "c\t"]}, "printable"),
+        ({"names": "abc"}, "must be a list"),
+        ({"train_labels": np.array([0, 1, 10**13])}, "only 3 train images"),
+        ({"train_labels": np.array([0, 1, 2**64 - 1], dtype=np.uint64)}, "0 or more"),
     ],
 )
 def test_bad_images_and_labels_are_refused_by_name(change, message):

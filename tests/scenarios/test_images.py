@@ -113,8 +113,23 @@ def test_arrays_come_from_an_npz_file(tmp_path):
     assert images.train_images.shape == (4, 1, 5, 6)
     assert list(images.names) == ["cat", "dog"]
     np.savez(tmp_path / "short.npz", train_images=pixels)
-    with pytest.raises(ValueError, match="no array 'test_images'"):
+    with pytest.raises(ValueError, match="no array 'train_labels'"):
         load_images(str(tmp_path / "short.npz"))
+
+
+@pytest.mark.parametrize("content", [b"", b"text", b"PK\x03\x04", "npy", "cut"])
+def test_a_broken_npz_file_is_refused_by_name(tmp_path, content):
+    path = tmp_path / "images.npz"
+    if content == "npy":
+        with path.open("wb") as file:
+            np.save(file, np.zeros(3))
+    elif content == "cut":
+        np.savez_compressed(path, train_images=np.random.default_rng(0).random((50, 50)))
+        path.write_bytes(path.read_bytes()[:-30])
+    else:
+        path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"images\.npz cannot be read"):
+        load_images(str(path))
 
 
 def picture(path, size=(6, 5), color=(10, 20, 30), mode="RGB"):
@@ -139,6 +154,7 @@ def test_pictures_come_from_a_folder(tmp_path):
         (lambda root: (root / "test" / "dog" / "b.png").unlink(), "class 'dog' has no pictures"),
         (lambda root: picture(root / "test" / "owl" / "c.png"), "no folder of class 'owl'"),
         (lambda root: (root / "train" / "cat" / "z.png").write_bytes(b"text"), r"z\.png is no picture"),
+        (lambda root: picture(root / "train" / "cat" / "z.png", color=9, mode="I;16"), "more than 8 bits"),
         (lambda root: (root / "test").rename(root / "valid"), "no folder 'test'"),
     ],
 )

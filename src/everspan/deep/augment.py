@@ -62,8 +62,9 @@ def affine(images: Tensor, u: Tensor, probability: float) -> Tensor:
     turn, shear = math.radians(15.0) * (2.0 * u[:, 1] - 1.0), 0.15 * (2.0 * u[:, 2] - 1.0)
     scale = 1.0 + 0.15 * (2.0 * u[:, 3] - 1.0)
     cosine, sine, zero = turn.cos() * scale, turn.sin() * scale, torch.zeros_like(turn)
-    first = torch.stack([cosine, -sine + shear, zero], dim=1)
-    matrix = torch.stack([first, torch.stack([sine, cosine, zero], dim=1)], dim=1)
+    aspect = images.shape[2] / images.shape[3]  # coordinates go from -1 to 1 along both sides
+    first = torch.stack([cosine, (shear - sine) * aspect, zero], dim=1)
+    matrix = torch.stack([first, torch.stack([sine / aspect, cosine, zero], dim=1)], dim=1)
     grid = functional.affine_grid(matrix, list(images.shape), align_corners=False)
     moved = functional.grid_sample(images, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
     return torch.where(_some(u, probability), moved, images)
@@ -140,7 +141,7 @@ class Augmentation:
 
     @classmethod
     def parse(cls, names: str | Sequence[str]) -> Augmentation:
-        steps = []
+        steps: list[tuple[str, float]] = []
         for text in names.split(",") if isinstance(names, str) else names:
             if not text or text == "none":
                 continue
@@ -152,8 +153,12 @@ class Augmentation:
                 value = float(number) if number else default
             except ValueError:
                 value = -1.0
-            if value < 0.0 or (name != "crop" and value > 1.0):
-                raise ValueError(f"augmentation {text!r} needs a number from 0 to 1 behind the colon (crop: pixels)")
+            if not 0.0 <= value <= (64.0 if name == "crop" else 1.0) or (name == "crop" and value != int(value)):
+                raise ValueError(
+                    f"augmentation {text!r} needs a number from 0 to 1 behind the colon (crop: 0 to 64 pixels)"
+                )
+            if name in dict(steps):
+                raise ValueError(f"augmentation {name!r} is there twice")
             steps.append((name, value))
         return cls(tuple(sorted(steps, key=lambda step: step[0] == "cutmix")))
 

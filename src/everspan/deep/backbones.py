@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, cast
 
+import torch
 from torch import Tensor, nn
 
 BackboneFactory = Callable[[], nn.Module]
@@ -81,7 +82,7 @@ def load_own(kind: str, home: str, name: str) -> Any:
         sys.path.append("")
     try:
         return getattr(import_module(home), name)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise ValueError(f"{kind} {home}:{name} cannot be loaded: {error}") from error
 
 
@@ -93,6 +94,23 @@ def backbone_factory(name: str, channels: int) -> BackboneFactory:
     if not function:
         raise ValueError(f"unknown backbone {name!r}: take {', '.join(BACKBONES)}, or your own as module:function")
     factory: BackboneFactory = load_own("backbone", home, function)
-    if not isinstance(getattr(factory(), "feature_size", None), int):
+    try:
+        encoder = factory().eval()
+    except TypeError as error:
+        raise ValueError(f"backbone {name!r} must be made without arguments ({error})") from error
+    if not isinstance(getattr(encoder, "feature_size", None), int):
         raise ValueError(f"backbone {name!r} must make a module with an integer attribute feature_size")
     return factory
+
+
+def check_backbone(name: str, factory: BackboneFactory, shape: Sequence[int]) -> None:
+    """See that a backbone takes images (channels, height, width) and gives as many features as it says."""
+    encoder, wanted = factory().eval(), "(2, feature_size)"
+    try:
+        with torch.no_grad():
+            made = tuple(encoder(torch.zeros(2, *shape)).shape)
+    except RuntimeError as error:
+        why = " ".join(str(error).split())
+        raise ValueError(f"backbone {name!r} does not take images of {tuple(shape)}: {why}") from error
+    if made != (2, encoder.feature_size):
+        raise ValueError(f"backbone {name!r} makes {made} of two images, not {wanted} = (2, {encoder.feature_size})")

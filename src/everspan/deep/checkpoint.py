@@ -25,6 +25,11 @@ class BadCheckpoint(ValueError):
 def write_checkpoint(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
     """Write tensors and facts (anything that JSON can say); the file is there whole, or as it was before."""
     held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    seen: set[int] = set()
+    for name, tensor in held.items():  # tied weights are written twice
+        if tensor.numel() and tensor.data_ptr() in seen:
+            held[name] = tensor.clone()
+        seen.add(tensor.data_ptr())
     header = {"format": FORMAT, "digest": _digest(held), "facts": facts}
     write_whole(path, save(held, metadata={"everspan": json.dumps(header)}))
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from errno import EDQUOT, EFBIG, ENOSPC
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 from ..scenarios import ClassScenario
 from .engine import Place
 from .methods import Method
-from .runs import run
+from .runs import read_settings, run
 from .settings import RunSettings, parse_setting, resolve, settings_help
 
 _DESCRIPTION = """Teaches a network new classes, task after task, and measures what it still knows after each.
@@ -71,9 +71,10 @@ def main(arguments: Sequence[str], prog: str = "everspan incremental") -> int:
         options = vars(parser(prog, _known(arguments)).parse_args(arguments))
         return _run(options)
     except OSError as error:
-        print(f"{prog}: {error}; a run that has begun goes on with the same command", file=sys.stderr)
+        went_on = "; what was saved goes on with the same command" if error.errno in (ENOSPC, EFBIG, EDQUOT) else ""
+        print(f"{prog}: {error}{went_on}", file=sys.stderr)
         return 2
-    except (ValueError, FloatingPointError) as error:
+    except (ValueError, FloatingPointError, argparse.ArgumentError) as error:
         print(f"{prog}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -85,7 +86,7 @@ def _run(options: dict[str, Any]) -> int:
     out, folder, jobs = options.pop("out"), options.pop("data_dir"), options.pop("jobs")
     every, no_export = options.pop("checkpoint_seconds"), options.pop("no_export")
     if jobs is not None:
-        options["threads"] = max(jobs, 1)
+        options["threads"] = jobs
     settings, own = resolve(options)
     out = out or Path(f"everspan-{Path(settings.data).stem}-{settings.method.replace(':', '.')}")
     known = None if "threads" in options else _threads_of(out)
@@ -100,8 +101,11 @@ def _run(options: dict[str, Any]) -> int:
     if not no_export:
         from .model import IncrementalModel
 
-        IncrementalModel.load(out).export(out / "model.pt2")
-        print(f"wrote {out / 'model.pt2'}")
+        try:
+            IncrementalModel.load(out).export(out / "model.pt2")
+            print(f"wrote {out / 'model.pt2'}")
+        except Exception as error:  # a network that torch.export cannot follow is a network all the same
+            print(f"model.pt2 was not written, torch.export cannot follow the network: {error}", file=sys.stderr)
     return 0
 
 
@@ -110,7 +114,7 @@ def _threads_of(out: Path) -> int | None:
     file = out / "settings.json"
     if not file.exists():
         return None
-    threads: int | None = json.loads(file.read_text(encoding="utf-8")).get("threads")
+    threads: int | None = read_settings(file).get("threads")
     return threads
 
 
@@ -134,14 +138,19 @@ class Report:
         self.work = [method.work(task) for task in scenario]
         self.started = self.shown = time.perf_counter()
         self.begun: float | None = None
+        self.pace: float | None = None
 
     def epoch(self, place: Place, epochs: int, loss: float, images: int, seconds: float) -> None:
-        share = (place.epoch / epochs) if not place.stage else 1.0
+        share, later = (place.epoch / epochs, 0.0) if not place.stage else (1.0, (epochs - place.epoch) * seconds)
         done = sum(self.work[: place.task]) + share * self.work[place.task]
         now = time.perf_counter()
         if self.begun is None:
             self.begun = done - self.work[place.task] / epochs  # where this process began
-        left = (now - self.started) * (sum(self.work) - done) / max(done - self.begun, 1e-9)
+        if not place.stage:  # how long a unit of work takes; stages after the first are short and told as they are
+            self.pace = (now - self.started) / max(done - self.begun, 1e-9)
+        left = later + (sum(self.work) - done) * (
+            self.pace if self.pace is not None else seconds * epochs / self.work[0]
+        )
         last = place.epoch == epochs
         terminal = sys.stderr.isatty()
         if terminal or last or now - self.shown > 10.0:

@@ -67,6 +67,9 @@ class Keeper(Protocol):
     def save(self, place: Place, method: nn.Module, momentum: list[Tensor]) -> None:
         """Save, where it is time to."""
 
+    def stage_ended(self, place: Place, method: nn.Module) -> None:
+        """Remember, or fill in, the weights with which a stage ended: what comes next may look at them."""
+
 
 class Progress(Protocol):
     def epoch(self, place: Place, epochs: int, loss: float, images: int, seconds: float) -> None: ...
@@ -152,6 +155,8 @@ class Engine:
         try:
             if not self.replaying:
                 self._stage(method, loss, rows.to(self.device), plan, parameters)
+                if self.keeper:
+                    self.keeper.stage_ended(Place(self.task, self.stage), method)
         finally:
             self.stage += 1
             self._reseed(0)
@@ -271,7 +276,8 @@ class Descent:
         self.momentum = [torch.zeros_like(p) for p in parameters]
 
     def step(self, loss: Tensor) -> None:
-        gradients = list(torch.autograd.grad(loss, self.parameters))
+        found = torch.autograd.grad(loss, self.parameters, allow_unused=True)
+        gradients = [torch.zeros_like(p) if g is None else g for p, g in zip(self.parameters, found, strict=True)]
         with torch.no_grad():
             torch._foreach_add_(gradients, self.parameters, alpha=self.plan.weight_decay)
             torch._foreach_mul_(self.momentum, self.plan.momentum)

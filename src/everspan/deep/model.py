@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from ..scenarios import ClassTask
 from .methods import Method
-from .runs import State, build, replay
+from .runs import State, build, read_settings, replay
 from .settings import from_record
 
 
@@ -39,9 +39,9 @@ class IncrementalModel:
         folder = Path(folder)
         if not (folder / "settings.json").exists():
             raise ValueError(f"{folder} holds no run (it has no settings.json)")
-        record = json.loads((folder / "settings.json").read_text(encoding="utf-8"))
+        record = read_settings(folder / "settings.json")
         settings, own = from_record(record)
-        state = State(folder, record)
+        state = State(folder, record, note=lambda line: print(line, file=sys.stderr))
         if not state.find() or (state.place.stage, state.place.epoch) != (0, 0):
             raise ValueError(
                 f"{folder} is in the middle of a task: let it end first (the same command goes on with it)"
@@ -62,7 +62,8 @@ class IncrementalModel:
         pixels = np.asarray(images)
         pixels = pixels[..., None] if pixels.ndim == 3 else pixels
         if pixels.dtype != np.uint8 or pixels.shape[1:] != self.shape:
-            raise ValueError(f"images must be bytes of shape (n, {self.shape}), not {pixels.dtype} {pixels.shape}")
+            wanted = "(n, {}, {}, {})".format(*self.shape)
+            raise ValueError(f"images must be bytes of shape {wanted}, not {pixels.dtype} of {pixels.shape}")
         tensor = torch.from_numpy(np.moveaxis(pixels, -1, 1).copy())
         scores = self.method.engine.scores(self.method, tensor).softmax(dim=1)
         return scores.cpu().numpy()

@@ -47,7 +47,7 @@ def _folded(encoder: nn.Module) -> nn.Module:
             continue
         convolution, norm = modules[str(before.target)], modules[str(node.target)]
         alone = len(before.users) == calls[before.target] == calls[node.target] == 1
-        if isinstance(convolution, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d) and alone:
+        if type(convolution) is nn.Conv2d and isinstance(norm, nn.BatchNorm2d) and norm.track_running_stats and alone:
             traced.set_submodule(str(before.target), fuse_conv_bn_eval(convolution, norm))
             node.replace_all_uses_with(before)
             traced.graph.erase_node(node)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from torch import Tensor, nn
 from ..metrics import IncrementalResult
 from ..scenarios import ClassScenario, ClassTask, ImageSet, load_images
 from .augment import Augmentation
-from .backbones import backbone_factory
+from .backbones import backbone_factory, check_backbone
 from .checkpoint import BadCheckpoint, read_checkpoint, write_checkpoint, write_whole
 from .engine import Engine, Place, Progress
 from .memory import ExemplarMemory
@@ -33,7 +34,8 @@ from .settings import NORMALISATION, RunSettings, as_record, make_scenario
 
 Note = Callable[[str], None]
 NOTHING_SPENT = {"seconds": 0.0, "images": 0, "training_seconds": 0.0}
-MOMENTUM = "@momentum."
+MOMENTUM, STAGE = "@momentum.", "@stage"  # tensors of a checkpoint that are not the method's own
+CHECKPOINT = re.compile(r"checkpoint-\d{3,}-\d{2,}-\d{5,}\.safetensors")
 
 
 class State:
@@ -48,6 +50,7 @@ class State:
         self.spent: dict[str, Any] = dict(NOTHING_SPENT)  # on the task under way, before the stop
         self.memory_rows: list[list[int]] = []
         self.tensors: dict[str, Tensor] = {}
+        self.stage_ends: list[dict[str, Tensor]] = []  # weights at the end of every stage of the task under way
         self.engine: Engine | None = None
         self.saved = self.started = time.perf_counter()
 
@@ -55,7 +58,7 @@ class State:
 
     def files(self) -> list[Path]:
         """Checkpoints, newest first."""
-        return sorted(self.folder.glob("checkpoint-*.safetensors"), reverse=True)
+        return sorted((p for p in self.folder.iterdir() if CHECKPOINT.fullmatch(p.name)), reverse=True)
 
     def find(self, put_aside: bool = False) -> bool:
         """Take up the newest checkpoint that is whole; False where there is none.
@@ -78,9 +81,11 @@ class State:
             return True
         return False
 
-    def load(self, method: nn.Module) -> None:
-        """Fill in the weights; what is not the method's are the momenta."""
-        state = {name: t for name, t in self.tensors.items() if not name.startswith(MOMENTUM)}
+    def load(self, method: nn.Module, changes: Mapping[str, Tensor] | None = None) -> None:
+        """Fill in the weights; with ``changes``, those of an earlier stage, which may lack what came later."""
+        state = {name: t for name, t in self.tensors.items() if not name.startswith("@")}
+        if changes is not None:
+            state = {name: t for name, t in {**state, **changes}.items() if name in method.state_dict()}
         try:
             method.load_state_dict(state, strict=True)
         except RuntimeError as error:
@@ -106,6 +111,15 @@ class State:
             spent = self.so_far()
             self.write(place, method, {f"{MOMENTUM}{i}": tensor for i, tensor in enumerate(momentum)}, spent=spent)
 
+    def stage_ended(self, place: Place, method: nn.Module) -> None:
+        if place.stage == 0:
+            self.stage_ends = []
+        if place.task == self.place.task and place.stage < self.place.stage:  # it was over before the stop
+            before = f"{STAGE}{place.stage}."
+            kept = {n.removeprefix(before): t for n, t in self.tensors.items() if n.startswith(before)}
+            self.load(method, kept)
+        self.stage_ends.append({name: tensor.detach().clone() for name, tensor in method.state_dict().items()})
+
     def so_far(self) -> dict[str, Any]:
         """What the task under way has cost, stops included."""
         assert self.engine is not None
@@ -127,7 +141,11 @@ class State:
             "spent": spent or NOTHING_SPENT,
             "memory": self.memory_rows,
         }
-        tensors = {**method.state_dict(), **more}
+        own = method.state_dict()
+        tensors = {**own, **more}
+        for stage, end in enumerate(self.stage_ends[: place.stage]):  # where they differ from what they are now
+            changed = {n: t for n, t in end.items() if n not in own or not torch.equal(own[n], t)}
+            tensors |= {f"{STAGE}{stage}.{name}": tensor for name, tensor in changed.items()}
         if self.record["checkpoint_precision"] == "bf16" and not more:  # the end of a task: they are rounded already
             tensors = {name: t.to(torch.bfloat16) if t.dtype == torch.float32 else t for name, t in tensors.items()}
         name = f"checkpoint-{place.task:03d}-{place.stage:02d}-{place.epoch:05d}.safetensors"
@@ -179,8 +197,10 @@ def run(
     record = as_record(settings, own)
     state = State(folder, record, every, note)
     data = described(scenario, settings)
+    train_images, labels = torch.from_numpy(scenario.images.train_images), torch.from_numpy(scenario.train_labels)
+    method = build(settings, own, data, train_images, labels, keeper=state)  # before any work is lost
     with claimed(folder, record):
-        return _run(state, scenario, data, settings, own, progress)
+        return _run(state, scenario, data, settings, method, progress)
 
 
 def _run(
@@ -188,7 +208,7 @@ def _run(
     scenario: ClassScenario,
     data: dict[str, Any],
     settings: RunSettings,
-    own: MethodSettings,
+    method: Method,
     progress: Callable[[ClassScenario, Method], Progress] | None,
 ) -> dict[str, Any]:
     folder = state.folder
@@ -200,8 +220,6 @@ def _run(
         if state.place.task < len(scenario):
             state.note(f"going on: {state.place.task} of {len(scenario)} tasks are done")
     state.data = data
-    images, labels = torch.from_numpy(scenario.images.train_images), torch.from_numpy(scenario.train_labels)
-    method = build(settings, own, data, images, labels, keeper=state)
     engine, memory = method.engine, method.memory
     if progress is not None:
         engine.progress = progress(scenario, method)
@@ -266,9 +284,12 @@ def build(
         flip_test=own.flip_test,
         keeper=keeper,
     )
-    memory = ExemplarMemory(settings.memory_total, settings.memory_per_class)
+    method = load_method(settings.method)
+    total = settings.memory_total if method.uses_memory else 0
+    memory = ExemplarMemory(total, settings.memory_per_class if method.uses_memory else None)
     factory = backbone_factory(own.backbone, data["shape"][0])
-    return load_method(settings.method)(own, engine, memory, factory)
+    check_backbone(own.backbone, factory, data["shape"])
+    return method(own, engine, memory, factory)
 
 
 def concrete(settings: RunSettings) -> RunSettings:
@@ -366,12 +387,13 @@ def claimed(folder: Path, record: Mapping[str, Any]) -> Iterator[None]:
     with (folder / ".lock").open("w") as lock:
         _lock(lock, folder)
         file, text = folder / "settings.json", json.dumps(record, indent=1) + "\n"
-        if file.exists():
+        if any(CHECKPOINT.fullmatch(p.name) for p in folder.iterdir()):  # else nothing is lost with other settings
             _compare_settings(file, json.loads(text))
-        else:
-            write_whole(file, text.encode())
+        write_whole(file, text.encode())
         for left_over in folder.glob("*.partial"):
-            left_over.unlink()
+            name = left_over.name.removesuffix(".partial")
+            if CHECKPOINT.fullmatch(name) or name in ("settings.json", "results.json"):
+                left_over.unlink()
         yield
 
 
@@ -386,11 +408,19 @@ def _lock(file: IO[str], folder: Path) -> None:
         raise ValueError(f"another process is at work in {folder}") from None
 
 
-def _compare_settings(file: Path, now: Mapping[str, Any]) -> None:
+def read_settings(file: Path) -> dict[str, Any]:
+    """The record of a run's settings."""
     try:
-        known = dict(json.loads(file.read_text(encoding="utf-8")))
-    except ValueError as error:
+        known = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         raise ValueError(f"{file} cannot be read: choose another --out") from error
+    if not isinstance(known, dict) or "method" not in known:
+        raise ValueError(f"{file} holds no settings of a run: choose another --out")
+    return known
+
+
+def _compare_settings(file: Path, now: Mapping[str, Any]) -> None:
+    known = read_settings(file)
     for name in {**known, **now}:
         if known.get(name) != now.get(name):
             raise ValueError(

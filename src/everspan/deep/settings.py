@@ -65,7 +65,9 @@ def resolve(given: Mapping[str, Any]) -> tuple[RunSettings, MethodSettings]:
     method = load_method(given.get("method", "hlll"))
     recipe = given.get("recipe", "paper")
     if recipe not in method.recipes:
-        raise ValueError(f"method {given.get('method')} has no recipe {recipe!r}: take {', '.join(method.recipes)}")
+        raise ValueError(
+            f"method {given.get('method', 'hlll')} has no recipe {recipe!r}: take {', '.join(method.recipes)}"
+        )
     profile = PROFILES.get(given.get("data", "digits"), OTHER_DATA)
     if given.get("memory_per_class") is not None and given.get("memory_total") is None:
         profile = {**profile, "memory_total": None}
@@ -79,6 +81,8 @@ def resolve(given: Mapping[str, Any]) -> tuple[RunSettings, MethodSettings]:
     own = method.Settings(**{name: merged[name] for name in merged.keys() & own_names})
     if run.threads is not None and run.threads < 1:
         raise ValueError(f"threads must be at least 1, but it is {run.threads}")
+    if run.seed < 0:
+        raise ValueError(f"seed must be zero or more, but it is {run.seed}")
     if run.memory_total is not None and run.memory_per_class is not None:
         raise ValueError("give either --memory-total or --memory-per-class: they are different protocols")
     return run, own
@@ -109,6 +113,9 @@ def as_record(run: RunSettings, own: MethodSettings) -> dict[str, Any]:
 
 def from_record(record: Mapping[str, Any]) -> tuple[RunSettings, MethodSettings]:
     """Settings from their record."""
+    missing = {field.name for field in fields(RunSettings)} - set(record)
+    if missing:
+        raise ValueError(f"the settings of the run lack {min(missing)!r}")
     values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in record.items()}
     own = load_method(record["method"]).Settings
     return (

@@ -28,19 +28,27 @@ FIGURES = {
 
 
 def read_runs(folders: Sequence[Path]) -> dict[str, list[dict[str, Any]]]:
-    """Results by label: runs that differ in nothing but seed and class order are one label's trials."""
+    """Results by label: runs that differ in nothing but seed and class order, and in how far they are, are trials."""
     groups: dict[str, list[dict[str, Any]]] = {}
-    for folder in folders:
-        file = folder / "results.json" if folder.is_dir() else folder
-        if not file.exists():
-            raise ValueError(f"{folder} holds no results of a run (no results.json)")
-        results = json.loads(file.read_text(encoding="utf-8"))
-        if "curve" not in results or not results["curve"]:
-            raise ValueError(f"{file} holds no results of everspan incremental")
-        varying = ("seed", "class_order")
-        key = json.dumps({k: v for k, v in results["settings"].items() if k not in varying}, sort_keys=True)
-        groups.setdefault(key, []).append(results)
+    for folder in dict.fromkeys(path.resolve() for path in folders):
+        results = _read(folder)
+        same = {name: value for name, value in results["settings"].items() if name not in ("seed", "class_order")}
+        groups.setdefault(json.dumps([same, results["tasks_done"]], sort_keys=True), []).append(results)
     return dict(zip(_labels(list(groups.values())), groups.values(), strict=True))
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    file = folder / "results.json" if folder.is_dir() else folder
+    if not file.exists():
+        raise ValueError(f"{folder.name} holds no results of a run (no results.json)")
+    try:
+        results = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{file} cannot be read: {error}") from error
+    needed = {"settings", "curve", "tasks", "tasks_done", "accuracy_matrix", "correct", "totals", "timing"}
+    if not isinstance(results, dict) or not needed <= set(results) or not results["curve"]:
+        raise ValueError(f"{file} holds no results of everspan incremental")
+    return results
 
 
 def _labels(groups: list[list[dict[str, Any]]]) -> list[str]:
@@ -52,11 +60,11 @@ def _labels(groups: list[list[dict[str, Any]]]) -> list[str]:
         if twins and any(twin["recipe"] != own["recipe"] for twin in twins):
             labels[i] += f" {own['recipe']}"
             twins = [twin for twin in twins if twin["recipe"] == own["recipe"]]
-        names = sorted(
-            {name for twin in twins for name in own if twin.get(name) != own[name]} - {"seed", "class_order"}
-        )
-        labels[i] += "".join(f" {name}={own[name]}" for name in names[:3])
-    return labels
+        names = {name for twin in twins for name in own if twin.get(name) != own[name]}
+        labels[i] += "".join(f" {name}={own[name]}" for name in sorted(names - {"seed", "class_order", "recipe"}))
+        if groups[i][0]["tasks_done"] < groups[i][0]["tasks"]:
+            labels[i] += f" ({groups[i][0]['tasks_done']} of {groups[i][0]['tasks']} tasks)"
+    return [label + " '" * labels[:i].count(label) for i, label in enumerate(labels)]
 
 
 def differences(groups: dict[str, list[dict[str, Any]]]) -> list[str]:
@@ -137,18 +145,20 @@ def table(groups: dict[str, list[dict[str, Any]]]) -> list[list[str]]:
 def sentences(groups: dict[str, list[dict[str, Any]]]) -> list[str]:
     """What the reader sees, in words and numbers of these runs."""
     first = next(iter(groups.values()))[0]
-    settings = first["settings"]
+    settings, done = first["settings"], first["tasks_done"]
+    start = f"{settings['first']} classes first, then " if settings["first"] else ""
+    end = "the last task" if done == first["tasks"] else f"task {done} of {first['tasks']}"
     ranked = sorted(groups, key=lambda label: -values_of(groups[label])["average_incremental_accuracy"][0])
     named = [f"{label} {values_of(groups[label])['average_incremental_accuracy'][0]:.1f}%" for label in ranked]
     result = IncrementalResult(first["correct"], first["totals"])
     judged = "images held out of training" if settings["held_out"] else "test images"
     return [
-        f"{first['tasks']} tasks of {settings['increment']} classes each from {settings['data']}, one after another; "
+        f"{first['tasks']} tasks from {settings['data']}: {start}{settings['increment']} classes at a time; "
         f"after every task all classes seen are asked for, and nothing says which task an image is of. Judged on "
         f"{judged}.",
         f"Average incremental accuracy: {', '.join(named)}.",
-        f"The right panel is {next(iter(groups))}: after the last task it is right on {result.last_accuracy:.1f}% of "
-        f"all classes, and has lost {result.forgetting:.1f} points of its best on earlier tasks.",
+        f"The right panel is {next(iter(groups))}: after {end} it is right on {result.last_accuracy:.1f}% of "
+        f"all classes seen, and has lost {result.forgetting:.1f} points of its best on earlier tasks.",
     ]
 
 

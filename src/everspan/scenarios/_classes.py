@@ -44,14 +44,13 @@ class ImageSet:
                 f"training images are {_size(self.train_images)} but test images are {_size(self.test_images)}"
             )
         classes = int(max(self.train_labels.max(), self.test_labels.max())) + 1
-        if self.names and len(self.names) < classes:
-            raise ValueError(f"labels go up to {classes - 1}, but there are only {len(self.names)} class names")
+        if classes > len(self.train_labels):
+            raise ValueError(f"labels go up to {classes - 1}, but there are only {len(self.train_labels)} train images")
+        object.__setattr__(self, "names", _checked_names(self.names, classes))
         for part in ("train", "test"):
             missing = np.setdiff1d(np.arange(classes), getattr(self, f"{part}_labels"))
             if len(missing):
                 raise ValueError(f"class {missing[0]} has no {part} images (classes are 0 to {classes - 1})")
-        if not self.names:
-            object.__setattr__(self, "names", tuple(str(c) for c in range(classes)))
 
     @property
     def classes(self) -> int:
@@ -155,6 +154,8 @@ def class_order(classes: int, order: int | Sequence[int]) -> tuple[int, ...]:
     were drawn with.
     """
     if isinstance(order, int | np.integer):
+        if not 0 <= order < 2**32:
+            raise ValueError(f"the seed of a class order must be between 0 and 2**32 - 1, but it is {order}")
         return tuple(np.random.RandomState(int(order)).permutation(classes).tolist())
     given = tuple(int(c) for c in order)
     if sorted(given) != list(range(classes)):
@@ -174,6 +175,22 @@ def split(labels: Labels, share: float, seed: int) -> tuple[Labels, Labels]:
     return np.setdiff1d(np.arange(len(labels)), held), held
 
 
+def _checked_names(names: Any, classes: int) -> tuple[str, ...]:
+    """Distinct, readable names; the numbers where there are none."""
+    array = np.asarray(names)
+    if array.ndim != 1:
+        raise ValueError("class names must be a list")
+    texts = tuple(name.decode() if isinstance(name, bytes) else str(name) for name in array.tolist())
+    if not texts:
+        return tuple(str(c) for c in range(classes))
+    if len(texts) != classes:
+        raise ValueError(f"labels go up to {classes - 1}, but there are {len(texts)} class names")
+    for i, name in enumerate(texts):
+        if not name or not name.isprintable() or name in texts[:i]:
+            raise ValueError(f"class names must be distinct and printable, but one is {name!r}")
+    return texts
+
+
 def _checked_images(images: Any, part: str) -> Pixels:
     array = np.asarray(images)
     if array.dtype == object:
@@ -184,8 +201,8 @@ def _checked_images(images: Any, part: str) -> Pixels:
         raise ValueError(f"{part} images must be (n, height, width) or (n, height, width, 1 or 3), not {array.shape}")
     if array.dtype != np.uint8:
         raise ValueError(f"{part} images must be bytes (uint8), not {array.dtype}")
-    if not len(array):
-        raise ValueError(f"there are no {part} images")
+    if not array.size:
+        raise ValueError(f"there are no {part} images, or they have no pixels")
     return np.ascontiguousarray(np.moveaxis(array, -1, 1))
 
 
@@ -195,9 +212,10 @@ def _checked_labels(labels: Any, images: int, part: str) -> Labels:
         raise ValueError(f"there are {images} {part} images but labels of shape {array.shape}")
     if not np.issubdtype(array.dtype, np.integer):
         raise ValueError(f"{part} labels must be integers, not {array.dtype}")
-    if array.min() < 0:
+    labels64: Labels = array.astype(np.int64)
+    if labels64.min() < 0:
         raise ValueError(f"{part} labels must be 0 or more, but one is {array.min()}")
-    return array.astype(np.int64)
+    return labels64
 
 
 def _size(images: Pixels) -> str:

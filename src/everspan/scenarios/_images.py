@@ -8,6 +8,8 @@ import os
 import pickle
 import tarfile
 import urllib.request
+import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -97,13 +99,16 @@ def digits(seed: int = 0) -> ImageSet:
 
 def from_npz(path: Path) -> ImageSet:
     """An ``.npz`` file of arrays; pickled objects in it are refused."""
-    with np.load(path, allow_pickle=False) as arrays:
-        missing = {"train_images", "train_labels", "test_images", "test_labels"} - set(arrays.files)
-        if missing:
-            raise ValueError(f"{path} has no array {min(missing)!r}")
-        names = arrays["names"].tolist() if "names" in arrays.files else ()
-        parts = {part: arrays[part] for part in ("train_images", "train_labels", "test_images", "test_labels")}
-        return ImageSet(**parts, names=names)
+    needed = ("train_images", "train_labels", "test_images", "test_labels")
+    try:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in (*needed, "names") if name in file.files}
+    except (OSError, ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"{path} cannot be read as an .npz file of arrays") from error
+    for name in needed:
+        if name not in arrays:
+            raise ValueError(f"{path} has no array {name!r}")
+    return ImageSet(**arrays)
 
 
 def from_folder(path: Path) -> ImageSet:
@@ -142,9 +147,10 @@ def read_picture(path: Path) -> Any:
 
     try:
         with Image.open(path) as picture:
-            grey = picture.mode in ("1", "L", "I", "F", "LA")
-            pixels = np.asarray(picture.convert("L" if grey else "RGB"))
-    except UnidentifiedImageError as error:
+            if picture.mode.startswith(("I", "F")):
+                raise ValueError(f"{path} has more than 8 bits a pixel: make its values bytes first")
+            pixels = np.asarray(picture.convert("L" if picture.mode in ("1", "L", "LA") else "RGB"))
+    except (UnidentifiedImageError, OSError, SyntaxError, Image.DecompressionBombError) as error:
         raise ValueError(f"{path} is no picture that can be read") from error
     return pixels[..., None] if pixels.ndim == 2 else pixels
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, cast
@@ -46,8 +47,10 @@ class MethodSettings:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, but it is {getattr(self, name)}")
         for name in ("learning_rate", "momentum", "weight_decay", "warmup", "decay"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must be zero or more, but it is {getattr(self, name)}")
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be zero or more and finite, but it is {getattr(self, name)}")
+        if self.epochs > 1_000_000:
+            raise ValueError(f"epochs must be at most 1,000,000, but it is {self.epochs}")
 
     def plan(self, **changes: Any) -> Plan:
         """The plan of a stage of training with these settings."""

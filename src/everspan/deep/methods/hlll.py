@@ -8,6 +8,7 @@ D_i and the memory M_i. Then the classifier alone is learned again, with a heate
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -34,8 +35,13 @@ class HLLLSettings(MethodSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.temperature > 0.0:
-            raise ValueError(f"temperature must be above zero, but it is {self.temperature}")
+        if not 0.0 < self.temperature < math.inf:
+            raise ValueError(f"temperature must be above zero and finite, but it is {self.temperature}")
+        if self.classifier_epochs < 1:
+            raise ValueError(f"classifier_epochs must be at least 1, but it is {self.classifier_epochs}")
+        for name in ("classifier_learning_rate", "auxiliary"):
+            if not 0.0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be zero or more and finite, but it is {getattr(self, name)}")
 
 
 class HLLL(Method):
