@@ -176,6 +176,11 @@ def test_results_have_the_names_of_the_design(tmp_path, data):
     assert [len(row) for row in results["accuracy_matrix"]] == [1, 2, 3]
     assert results["tasks_done"] == results["tasks"] == 3
     assert results["exemplars"] == 12
+    kept = json.loads((tmp_path / "run" / "exemplars.json").read_text())
+    with np.load(data) as arrays:
+        for name, rows in kept.items():
+            assert len(rows) == 2
+            assert set(arrays["train_labels"][rows].tolist()) == {int(name)}
     assert results["exemplar_bytes"] == 12 * 64
     assert results["parameters"] == 3 * (9 * 8 + 8) + (24 + 1) * 6  # folded encoders and the classifier
     assert results["timing"]["images_per_second"] > 0

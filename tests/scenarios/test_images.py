@@ -58,6 +58,22 @@ def test_cifar_is_read_unpacked_and_packed_and_the_same(archive, tmp_path):
         assert images.names == ("apple", "bear", "cup")
 
 
+def test_cifar_10_is_read_from_its_five_batches(tmp_path):
+    rng, folder = np.random.default_rng(0), tmp_path / "cifar-10-batches-py"
+    folder.mkdir()
+    pixels = {}
+    for name in [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]:
+        pixels[name] = rng.integers(0, 256, (4, 3072), dtype=np.uint8)
+        batch = {b"data": pixels[name], b"labels": [0, 1, 0, 1]}
+        (folder / name).write_bytes(pickle.dumps(batch, protocol=2))
+    (folder / "batches.meta").write_bytes(pickle.dumps({b"label_names": [b"airplane", b"automobile"]}, protocol=2))
+    images = load_images("cifar10", tmp_path)
+    assert images.train_images.shape == (20, 3, 32, 32)
+    np.testing.assert_array_equal(images.train_images[4:8].reshape(4, 3072), pixels["data_batch_2"])
+    np.testing.assert_array_equal(images.test_images.reshape(4, 3072), pixels["test_batch"])
+    assert images.names == ("airplane", "automobile")
+
+
 def test_an_archive_that_is_not_the_official_one_is_refused(archive, tmp_path):
     described, home, _ = archive
     other = tmp_path / "other"

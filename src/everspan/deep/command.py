@@ -23,7 +23,8 @@ from .settings import RunSettings, parse_setting, resolve, settings_help
 _DESCRIPTION = """Teaches a network new classes, task after task, and measures what it still knows after each.
 
 The run is kept in a folder: stopped at any moment, the same command goes on with it and ends with the same figures.
-Writes settings.json, results.json (after every task), checkpoints, and model.pt2 (the network, by torch.export)."""
+Writes settings.json, results.json and exemplars.json (after every task), checkpoints, and model.pt2 (the network, by
+torch.export)."""
 _EPILOG = """examples:
   everspan incremental --data digits --out digits-hlll
   everspan incremental --method replay --data digits --out digits-replay

@@ -1,7 +1,8 @@
 """A class-incremental run in a folder: killed at any moment, the same command goes on and ends with the same figures.
 
-The folder holds ``settings.json``, ``results.json`` (after every task), the last two checkpoints, and in the end the
-exported model. A checkpoint is one file with all there is to know: weights, momentum, memory, results, and the place.
+The folder holds ``settings.json``; ``results.json`` and ``exemplars.json``, after every task; the last two checkpoints;
+and in the end the exported model. A checkpoint is one file with all there is to know: weights, momentum, memory,
+results, and the place.
 """
 
 from __future__ import annotations
@@ -376,7 +377,10 @@ def _results(state: State, scenario: ClassScenario, folder: Path) -> dict[str, A
             ],
         },
     }
-    write_whole(folder / "results.json", (json.dumps(results, indent=1) + "\n").encode())
+    names = scenario.images.names
+    kept = {names[scenario.order[label]]: rows for label, rows in enumerate(state.memory_rows)}
+    for name, content in (("exemplars.json", kept), ("results.json", results)):
+        write_whole(folder / name, (json.dumps(content, indent=1) + "\n").encode())
     return results
 
 
@@ -392,7 +396,7 @@ def claimed(folder: Path, record: Mapping[str, Any]) -> Iterator[None]:
         write_whole(file, text.encode())
         for left_over in folder.glob("*.partial"):
             name = left_over.name.removesuffix(".partial")
-            if CHECKPOINT.fullmatch(name) or name in ("settings.json", "results.json"):
+            if CHECKPOINT.fullmatch(name) or name in ("settings.json", "results.json", "exemplars.json"):
                 left_over.unlink()
         yield
 

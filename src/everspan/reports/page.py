@@ -27,10 +27,11 @@ p, li { max-width: 46rem } figure { margin: 1.5rem 0 } figure svg { width: 100%;
 figcaption { color: var(--soft); font-size: .9rem; margin-top: .5rem }
 .wide { overflow-x: auto } table { border-collapse: collapse; font-variant-numeric: tabular-nums; white-space: nowrap }
 th, td { padding: .35rem .8rem .35rem 0; border-bottom: 1px solid var(--line); text-align: right }
-th:first-child, td:first-child { text-align: left } th { color: var(--soft); font-weight: 600 }
+th:first-child, td:first-child { text-align: left }
+th { color: var(--soft); font-weight: 600; white-space: normal; vertical-align: bottom }
 pre { background: var(--code); padding: .7rem .9rem; border-radius: 6px; overflow-x: auto; font-size: .9rem }
 @media (max-width: 40rem) {
-  .broad { display: none } table { font-size: .8rem; white-space: normal } th, td { padding-right: .5rem }
+  .broad { display: none } table { font-size: .74rem; white-space: normal } th, td { padding-right: .35rem }
 }
 @media (min-width: 40.01rem) { .narrow { display: none } }
 """
