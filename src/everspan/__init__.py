@@ -5,8 +5,9 @@ The public names are loaded when they are first used, so that ``import everspan`
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ._lazy import lazy
 
 if TYPE_CHECKING:
     from .estimators import ClassIncrementalClassifier, LifelongClassifier, LifelongRegressor
@@ -40,14 +41,4 @@ __all__ = [
     "smallest_dimension",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'everspan' has no attribute {name!r}")
-    value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+__getattr__, __dir__ = lazy(__name__, _HOMES)

@@ -102,9 +102,12 @@ def _run(options: dict[str, Any]) -> int:
     if not no_export:
         from .model import IncrementalModel
 
+        model = IncrementalModel.load(out)
         try:
-            IncrementalModel.load(out).export(out / "model.pt2")
+            model.export(out / "model.pt2")
             print(f"wrote {out / 'model.pt2'}")
+        except OSError:
+            raise
         except Exception as error:  # a network that torch.export cannot follow is a network all the same
             print(f"model.pt2 was not written, torch.export cannot follow the network: {error}", file=sys.stderr)
     return 0
@@ -149,9 +152,8 @@ class Report:
             self.begun = done - self.work[place.task] / epochs  # where this process began
         if not place.stage:  # how long a unit of work takes; stages after the first are short and told as they are
             self.pace = (now - self.started) / max(done - self.begun, 1e-9)
-        left = later + (sum(self.work) - done) * (
-            self.pace if self.pace is not None else seconds * epochs / self.work[0]
-        )
+        pace = seconds * epochs / self.work[0] if self.pace is None else self.pace
+        left = later + (sum(self.work) - done) * pace
         last = place.epoch == epochs
         terminal = sys.stderr.isatty()
         if terminal or last or now - self.shown > 10.0:

@@ -240,7 +240,7 @@ def _run(
         state.memory_rows = memory.rows
         state.correct.append(_correct(engine, method, test, test_labels, scenario[: task.index + 1]))
         state.steps.append({**state.so_far(), "parameters": parameters(method), "exemplars": len(memory)})
-        state.spent = dict(NOTHING_SPENT)
+        state.spent, state.tensors = dict(NOTHING_SPENT), {}  # what was read has been taken up
         state.write(Place(task.index + 1), method, {})
         _results(state, scenario, folder)
     return _results(state, scenario, folder)
