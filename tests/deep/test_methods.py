@@ -20,9 +20,9 @@ def rows_seen(method, task):
     seen = []
     original = method.engine.train
 
-    def train(module, loss, rows, plan, parameters=None):
+    def train(module, loss, rows, *others, **more):
         seen.append(rows.clone())
-        original(module, loss, rows, plan, parameters)
+        original(module, loss, rows, *others, **more)
 
     method.engine.train = train
     learn_task(method, task)
@@ -99,7 +99,7 @@ def test_the_temperature_acts_as_the_formula_says():
 
 
 def test_balanced_softmax_adds_log_frequencies_in_training_only():
-    method, scenario = make_method("hlll", balanced_softmax=True)
+    method, scenario = make_method("hlll", balanced_softmax=1.0)
     learn_task(method, scenario[0])
     method.engine.begin(1, 4)
     method.begin(scenario[1])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Literal, Protocol, cast
 
@@ -15,10 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.optim.sgd import sgd
 
 from .augment import Augmentation
 
-Loss = Callable[[Tensor, Tensor], Tensor]
+Loss = Callable[..., Tensor]
+AHEAD = 1024  # images of so many steps are made at once, on a GPU
 
 
 @dataclass(frozen=True)
@@ -29,11 +32,13 @@ class Plan:
     batch_size: int = 128
     learning_rate: float = 0.1
     momentum: float = 0.9
+    nesterov: bool = False
     weight_decay: float = 5e-4
     schedule: Literal["steps", "cosine"] = "steps"
     warmup: int = 0
     milestones: tuple[float, ...] = (0.65, 0.76)
     decay: float = 0.1
+    averaging: float = 0.0
 
     def rates(self, steps: int) -> Tensor:
         """The learning rate of every step: ``steps`` an epoch, for all epochs."""
@@ -96,8 +101,15 @@ class Engine:
         Mixed precision: bfloat16 inside, float32 where it matters.
     graphs : bool
         Record a whole step as one CUDA graph, where there is CUDA.
+    compile : bool
+        Compile the encoders that are trained (``torch.compile``), where there is CUDA.
     flip_test : bool
         Average the scores of an image and of its mirror image at test time.
+    shift_test : int
+        Average the scores of an image and of two copies shifted by so many pixels along both sides at test time.
+    ahead : int, optional
+        Images augmented, and passed through all that is frozen, at once: those of several steps. A thousand on a GPU,
+        where large batches are cheaper, and one step's elsewhere.
     """
 
     def __init__(
@@ -112,15 +124,21 @@ class Engine:
         device: torch.device | None = None,
         bf16: bool = False,
         graphs: bool = True,
+        compile: bool = False,
         flip_test: bool = False,
+        shift_test: int = 0,
+        ahead: int | None = None,
         keeper: Keeper | None = None,
         progress: Progress | None = None,
     ) -> None:
         self.device = device or torch.device("cpu")
         self.images, self.labels = images.to(self.device), labels.to(self.device)
         self.mean, self.std = (torch.tensor(list(v), device=self.device).view(1, -1, 1, 1) for v in (mean, std))
-        self.augmentation, self.seed, self.bf16, self.flip_test = augmentation, seed, bf16, flip_test
-        self.graphs = graphs and self.device.type == "cuda"
+        self.augmentation, self.seed, self.bf16 = augmentation, seed, bf16
+        self.flip_test, self.shift_test = flip_test, shift_test
+        on_gpu = self.device.type == "cuda"
+        self.graphs, self.compile = graphs and on_gpu, compile and on_gpu
+        self.ahead = (AHEAD if on_gpu else 1) if ahead is None else ahead
         self.keeper, self.progress = keeper, progress
         self.replaying = False  # rebuild what tasks before built, without their training
         self.task = self.stage = self.classes = 0
@@ -146,15 +164,18 @@ class Engine:
         rows: Tensor,
         plan: Plan,
         parameters: Iterable[nn.Parameter] | None = None,
+        fixed: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         """One stage: minimise a loss of (images, targets) over these rows of the training images.
 
         Targets are probabilities (batch, classes seen): one-hot, or mixed where CutMix mixed the images. Without
-        ``parameters``, all of the method's that ask for a gradient are trained.
+        ``parameters``, all of the method's that ask for a gradient are trained. ``fixed`` is what of the images does
+        not change in this stage, such as the features of frozen encoders: it is computed without a gradient for many
+        images at once, and the loss is then one of (images, targets, what ``fixed`` gave).
         """
         try:
             if not self.replaying:
-                self._stage(method, loss, rows.to(self.device), plan, parameters)
+                self._stage(method, loss, rows.to(self.device), plan, parameters, fixed)
                 if self.keeper:
                     self.keeper.stage_ended(Place(self.task, self.stage), method)
         finally:
@@ -162,43 +183,70 @@ class Engine:
             self._reseed(0)
 
     def _stage(
-        self, method: nn.Module, loss: Loss, rows: Tensor, plan: Plan, parameters: Iterable[nn.Parameter] | None
+        self,
+        method: nn.Module,
+        loss: Loss,
+        rows: Tensor,
+        plan: Plan,
+        parameters: Iterable[nn.Parameter] | None,
+        fixed: Callable[[Tensor], Tensor] | None,
     ) -> None:
         method.train()
         trained = [p for p in (method.parameters() if parameters is None else parameters) if p.requires_grad]
-        descent = Descent(trained, plan, self.device)
-        first = self.keeper.restore(Place(self.task, self.stage), method, descent.momentum) if self.keeper else 0
-        if first is None:
-            return
         batch = min(plan.batch_size, len(rows))
         steps = len(rows) // batch
+        descent = Descent(trained, plan, self.device)
+        average = Average(method, trained, 1.0 / max(1.0, plan.averaging * plan.epochs * steps))
+        extra = [*descent.momentum, *(average.values if plan.averaging else [])]  # to be saved beside the weights
+        first = self.keeper.restore(Place(self.task, self.stage), method, extra) if self.keeper else 0
+        if first is None:
+            return
+        if self.compile:
+            _compile(method)
+        together = -(-steps // max(1, round(steps * batch / max(self.ahead, batch))))  # steps made ready at once
+        turns = -(-steps // together)
         rates = plan.rates(steps).to(self.device)
-        order = rows[: steps * batch].view(steps, batch).clone()
-        noise = torch.zeros(steps, batch, self.augmentation.columns, device=self.device)
-        place, clock = (torch.zeros(1, dtype=torch.long, device=self.device) for _ in range(2))  # no scalars: they sync
+        order = rows[torch.arange(turns * together * batch, device=self.device) % len(rows)].view(turns, -1)
+        noise = torch.zeros(*order.shape, self.augmentation.columns, device=self.device)
+        turn, place, clock = (torch.zeros(1, dtype=torch.long, device=self.device) for _ in range(3))  # scalars sync
         total = torch.zeros((), device=self.device)
+        ready: list[Tensor] = []
+
+        def make_ready() -> None:
+            parts = self._batch(order[turn][0], noise[turn][0], fixed)
+            if not ready:
+                ready.extend(torch.empty_like(part) for part in parts)
+            for kept, part in zip(ready, parts, strict=True):
+                kept.copy_(part)
+            turn.add_(1)
+            place.zero_()
 
         def step() -> None:
-            images, targets = self._batch(order[place][0], noise[place][0])
+            images, *others = (kept.view(together, batch, *kept.shape[1:])[place][0] for kept in ready)
             descent.rate.copy_(rates[clock][0])
             with self._autocast():
-                value = loss(images, targets)
+                value = loss(images.permute(0, 3, 1, 2), *others)
             descent.step(value)
+            if plan.averaging:
+                average.step()
             total.add_(value.detach())
             place.add_(1)
             clock.add_(1)
 
         if self.graphs:
-            step = _recorded(step, [*method.state_dict().values(), *descent.momentum, total, place, clock])
+            make_ready = _recorded(make_ready, [turn, place])
+            step = _recorded(step, [*method.state_dict().values(), *extra, total, place, clock])
         for epoch in range(first, plan.epochs):
             started, generator = time.perf_counter(), self._reseed(epoch)
-            shuffled = torch.randperm(len(rows), generator=generator, device=self.device)[: steps * batch]
-            order.copy_(rows[shuffled].view(steps, batch))
+            shuffled = rows[torch.randperm(len(rows), generator=generator, device=self.device)]
+            order.copy_(shuffled[torch.arange(order.numel(), device=self.device) % (steps * batch)].view_as(order))
             noise.uniform_(generator=generator)
-            place.zero_()
+            turn.zero_()
             total.zero_()
             clock.fill_(epoch * steps)
-            for _ in range(steps):
+            for index in range(steps):
+                if index % together == 0:
+                    make_ready()
                 step()
             mean_loss = float(total) / steps  # waits for the device
             self._count(steps * batch, time.perf_counter() - started)
@@ -212,21 +260,28 @@ class Engine:
                 seconds = time.perf_counter() - started
                 self.progress.epoch(here, plan.epochs, mean_loss, steps * batch, seconds)
             if self.keeper:
-                self.keeper.save(here, method, descent.momentum)
-        for parameter in trained:
-            parameter.grad = None
+                self.keeper.save(here, method, extra)
+        if plan.averaging:
+            average.take()
 
     def _count(self, images: int, seconds: float) -> None:
         self.trained_images += images
         self.training_seconds += seconds
 
-    def _batch(self, rows: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    @torch.no_grad()
+    def _batch(self, rows: Tensor, noise: Tensor, fixed: Callable[[Tensor], Tensor] | None = None) -> list[Tensor]:
+        """Images with their channels last, targets, and what is fixed about the images."""
         mixed = self.augmentation(self.images[rows], noise)
         targets = functional.one_hot(self.labels[rows], self.classes).float()
         if mixed.partner is not None and mixed.share is not None:
             share = mixed.share[:, None]
             targets = share * targets + (1.0 - share) * targets[mixed.partner]
-        return self._normalised(mixed.images), targets
+        images = self._normalised(mixed.images)
+        parts = [images.permute(0, 2, 3, 1), targets]
+        if fixed is not None:
+            with self._autocast():
+                parts.append(fixed(images))
+        return parts
 
     def _normalised(self, images: Tensor) -> Tensor:
         return ((images - self.mean) / self.std).contiguous(memory_format=torch.channels_last)
@@ -237,13 +292,19 @@ class Engine:
     # Inference --------------------------------------------------------------------------------------------------------
 
     def scores(self, method: nn.Module, images: Tensor, batch_size: int = 1000) -> Tensor:
-        """The method's scores of images given as bytes, averaged with their mirror images' where that is asked for."""
+        """The method's scores of images given as bytes, averaged over the views of an image that are asked for."""
 
-        def both(x: Tensor) -> Tensor:
-            scores = cast(Tensor, method(x)).float()
-            return (scores + method(x.flip(3)).float()) / 2.0 if self.flip_test else scores
+        def mean_of_views(x: Tensor) -> Tensor:
+            views = [x]
+            if self.shift_test:
+                padded = functional.pad(x, [self.shift_test] * 4, mode="replicate")
+                height, width = x.shape[2:]
+                views += [padded[:, :, :height, :width], padded[:, :, -height:, -width:]]
+            if self.flip_test:
+                views += [view.flip(3) for view in views]
+            return torch.stack([cast(Tensor, method(view)).float() for view in views]).mean(dim=0)
 
-        return self._infer(method, both, images, batch_size)
+        return self._infer(method, mean_of_views, images, batch_size)
 
     def features(self, method: nn.Module, rows: Tensor, width: int, batch_size: int = 1000) -> Tensor:
         """The method's features of training images, in float32; zeros while a run is rebuilt."""
@@ -257,21 +318,17 @@ class Engine:
         self, method: nn.Module, function: Callable[[Tensor], Tensor], images: Tensor, batch_size: int
     ) -> Tensor:
         method.eval()
-        with self._autocast():
+        with self._autocast(), _uncompiled() if self.compile else nullcontext():
             batches = torch.split(images, batch_size)
             parts = [function(self._normalised(batch.to(self.device).float() / 255.0)) for batch in batches]
         return torch.cat(parts)
 
 
 class Descent:
-    """Gradient descent with momentum and weight decay, its rate in a tensor that a recorded step can read.
-
-    ``v = momentum * v + gradient + weight_decay * p`` and ``p = p - rate * v``, for all parameters at once.
-    """
+    """Gradient descent with momentum and weight decay, its rate in a tensor that a recorded step can read."""
 
     def __init__(self, parameters: list[nn.Parameter], plan: Plan, device: torch.device) -> None:
-        self.parameters: list[Tensor] = list(parameters)
-        self.plan = plan
+        self.parameters, self.plan = parameters, plan
         self.rate = torch.zeros((), device=device)
         self.momentum = [torch.zeros_like(p) for p in parameters]
 
@@ -279,10 +336,50 @@ class Descent:
         found = torch.autograd.grad(loss, self.parameters, allow_unused=True)
         gradients = [torch.zeros_like(p) if g is None else g for p, g in zip(self.parameters, found, strict=True)]
         with torch.no_grad():
-            torch._foreach_add_(gradients, self.parameters, alpha=self.plan.weight_decay)
-            torch._foreach_mul_(self.momentum, self.plan.momentum)
-            torch._foreach_add_(self.momentum, gradients)
-            torch._foreach_sub_(self.parameters, list(torch._foreach_mul(self.momentum, self.rate)))
+            sgd(
+                cast(list[Tensor], self.parameters),
+                gradients,
+                cast(list[Tensor | None], self.momentum),
+                fused=True,
+                weight_decay=self.plan.weight_decay,
+                momentum=self.plan.momentum,
+                lr=cast(float, self.rate),
+                dampening=0.0,
+                nesterov=self.plan.nesterov,
+                maximize=False,
+            )
+
+
+class Average:
+    """A running average of what a stage changes: its parameters, and the statistics of BatchNorm."""
+
+    def __init__(self, method: nn.Module, trained: list[nn.Parameter], share: float) -> None:
+        statistics = [b for m in method.modules() if m.training for b in m.buffers(recurse=False)]
+        self.tensors: list[Tensor] = [*trained, *(b for b in statistics if b.is_floating_point())]
+        self.values = [tensor.detach().clone() for tensor in self.tensors]
+        self.share = share
+
+    @torch.no_grad()
+    def step(self) -> None:
+        torch._foreach_lerp_(self.values, self.tensors, self.share)
+
+    @torch.no_grad()
+    def take(self) -> None:
+        """Go on with the average."""
+        for tensor, value in zip(self.tensors, self.values, strict=True):
+            tensor.copy_(value)
+
+
+def _compile(method: nn.Module) -> None:
+    """Have the encoders that are trained compiled when they are first called; all of a kind share what comes out."""
+    for encoder in cast(Iterable[nn.Module], getattr(getattr(method, "network", None), "encoders", ())):
+        if encoder.training and any(p.requires_grad for p in encoder.parameters()):
+            encoder.compile(dynamic=False)
+
+
+def _uncompiled() -> AbstractContextManager[object]:
+    """No compiling for batches of any size that are seen once."""
+    return torch.compiler.set_stance("force_eager") if hasattr(torch.compiler, "set_stance") else nullcontext()
 
 
 def _recorded(step: Callable[[], None], state: list[Tensor]) -> Callable[[], None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import operator
 from collections import Counter
 from typing import cast
 
@@ -15,7 +16,11 @@ from .backbones import BackboneFactory
 
 
 class Frozen(nn.Module):
-    """An encoder that no longer changes: no gradient, BatchNorm folded into convolutions, never in training mode."""
+    """An encoder that no longer changes: no gradient, BatchNorm folded into convolutions, never in training mode.
+
+    In mixed precision on a GPU it runs as a copy in bfloat16 whose ReLUs, and the sums before them, are done by the
+    convolutions.
+    """
 
     def __init__(self, encoder: nn.Module) -> None:
         super().__init__()
@@ -23,6 +28,7 @@ class Frozen(nn.Module):
         self.encoder = _folded(encoder)
         self.encoder.requires_grad_(False)
         self.train(False)
+        self._quick: tuple[list[tuple[int, int]], list[nn.Module]] = ([], [])  # in a list: no submodule
 
     def train(self, mode: bool = True) -> Frozen:
         """Stay in evaluation mode, whatever the network around it does."""
@@ -30,7 +36,61 @@ class Frozen(nn.Module):
 
     @torch.no_grad()
     def forward(self, x: Tensor) -> Tensor:
+        if x.is_cuda and torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.bfloat16:
+            x = x.to(torch.bfloat16)
+            return cast(Tensor, self._quick_copy(x)(x))
         return cast(Tensor, self.encoder(x))
+
+    def _quick_copy(self, example: Tensor) -> nn.Module:
+        """The encoder in bfloat16, made again when its weights were written to."""
+        weights = [(tensor.data_ptr(), tensor._version) for tensor in self.encoder.state_dict().values()]
+        if self._quick[0] != weights:
+            plain = copy.deepcopy(self.encoder).to(torch.bfloat16)
+            self._quick = weights, [_joined(plain, example)]
+        return self._quick[1][0]
+
+
+def _joined(plain: nn.Module, example: Tensor) -> nn.Module:
+    """The same with a convolution, the sum behind it and a ReLU as one cuDNN call; as it is where that fails."""
+    if not isinstance(plain, fx.GraphModule):
+        return plain
+    joined = copy.deepcopy(plain)
+    modules, graph = dict(joined.named_modules()), joined.graph
+
+    def lone_convolution(node: object) -> bool:
+        if not isinstance(node, fx.Node) or node.op != "call_module" or len(node.users) != 1:
+            return False
+        module = modules[str(node.target)]
+        return type(module) is nn.Conv2d and module.padding_mode == "zeros" and isinstance(module.padding, tuple)
+
+    for node in list(graph.nodes):
+        if node.op != "call_module" or not isinstance(modules[str(node.target)], nn.ReLU):
+            continue
+        before = node.args[0]
+        convolution, added = before, None
+        if isinstance(before, fx.Node) and before.target is operator.add and len(before.users) == 1:
+            convolution, added = before.args if lone_convolution(before.args[0]) else reversed(before.args)
+        if not lone_convolution(convolution):
+            continue
+        module = modules[str(convolution.target)]
+        shape = (list(module.stride), list(module.padding), list(module.dilation), module.groups)
+        with graph.inserting_before(node):
+            weight, bias = (graph.get_attr(f"{convolution.target}.{name}") for name in ("weight", "bias"))
+            operands = (convolution.args[0], weight)
+            if added is None:
+                new = graph.call_function(torch.ops.aten.cudnn_convolution_relu.default, (*operands, bias, *shape))
+            else:
+                operation = torch.ops.aten.cudnn_convolution_add_relu.default
+                new = graph.call_function(operation, (*operands, added, 1.0, bias, *shape))
+        node.replace_all_uses_with(new)
+        for gone in dict.fromkeys([node, before, convolution]):
+            graph.erase_node(gone)
+    joined.recompile()
+    try:
+        wanted, got = plain(example).float(), joined(example).float()
+        return joined if torch.dist(wanted, got) <= 0.02 * wanted.norm() else plain
+    except (RuntimeError, TypeError, ValueError):  # what cuDNN does not join
+        return plain
 
 
 def _folded(encoder: nn.Module) -> nn.Module:

@@ -11,11 +11,13 @@ import hashlib
 import json
 import platform
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import date
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
@@ -282,7 +284,9 @@ def build(
         device=torch.device(settings.device),
         bf16=settings.precision == "bf16",
         graphs=settings.cuda_graphs,
+        compile=settings.compile,
         flip_test=own.flip_test,
+        shift_test=own.shift_test,
         keeper=keeper,
     )
     method = load_method(settings.method)
@@ -300,7 +304,13 @@ def concrete(settings: RunSettings) -> RunSettings:
         raise ValueError("--device cuda: PyTorch sees no CUDA device here")
     device: Literal["cuda", "cpu"] = "cuda" if there and settings.device != "cpu" else "cpu"
     usual: Literal["bf16", "fp32"] = "bf16" if device == "cuda" else "fp32"
-    return replace(settings, device=device, precision=usual if settings.precision == "auto" else settings.precision)
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    return replace(
+        settings,
+        device=device,
+        precision=usual if settings.precision == "auto" else settings.precision,
+        compile=settings.compile and device == "cuda" and bool(compiler) and find_spec("triton") is not None,
+    )
 
 
 def learn_task(method: Method, task: ClassTask) -> None:

@@ -32,6 +32,7 @@ class RunSettings:
     precision: Literal["auto", "fp32", "bf16"] = setting("auto", "auto: bf16 on a GPU, fp32 on a CPU")
     threads: int | None = setting(None, "CPU threads; --jobs is another name for it")
     cuda_graphs: bool = setting(True, "record a training step as one CUDA graph")
+    compile: bool = setting(True, "compile the trained encoder, where there are CUDA and a C compiler")
     checkpoint_precision: Literal["fp32", "bf16"] = setting(
         "fp32", "bf16: half the size; weights are rounded at the end of a task, so a resumed run still agrees"
     )

@@ -32,15 +32,18 @@ class MethodSettings:
     batch_size: int = setting(128, "images of a step")
     learning_rate: float = setting(0.1, "largest learning rate")
     momentum: float = setting(0.9, "momentum of gradient descent")
+    nesterov: bool = setting(False, "Nesterov's momentum")
     weight_decay: float = setting(5e-4, "weight decay")
     schedule: Literal["steps", "cosine"] = setting("steps", "how the learning rate falls")
     warmup: int = setting(10, "epochs in which the learning rate rises first")
     milestones: tuple[float, ...] = setting((0.65, 0.76), "where steps fall, as shares of the epochs")
     decay: float = setting(0.1, "what the learning rate is multiplied by at a milestone")
+    averaging: float = setting(0.0, "average weights over about this share of the steps, 0: take the last ones")
     augment: str = setting(
         "crop:4,flip,brightness", "crop, flip, brightness, contrast, saturation, affine, cutout, cutmix, or none"
     )
     flip_test: bool = setting(False, "average an image and its mirror image at test time")
+    shift_test: int = setting(0, "average an image and two copies shifted by so many pixels at test time")
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size"):
@@ -49,13 +52,19 @@ class MethodSettings:
         for name in ("learning_rate", "momentum", "weight_decay", "warmup", "decay"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be zero or more and finite, but it is {getattr(self, name)}")
+        if not 0.0 <= self.averaging <= 1.0:
+            raise ValueError(f"averaging must be from 0 to 1, but it is {self.averaging}")
+        if self.nesterov and not self.momentum:
+            raise ValueError("nesterov needs momentum above zero")
+        if not 0 <= self.shift_test <= 64:
+            raise ValueError(f"shift_test must be from 0 to 64 pixels, but it is {self.shift_test}")
         if self.epochs > 1_000_000:
             raise ValueError(f"epochs must be at most 1,000,000, but it is {self.epochs}")
 
     def plan(self, **changes: Any) -> Plan:
         """The plan of a stage of training with these settings."""
-        names = ("epochs", "batch_size", "learning_rate", "momentum", "weight_decay", "schedule", "warmup")
-        own = {name: getattr(self, name) for name in (*names, "milestones", "decay")}
+        names = ("epochs", "batch_size", "learning_rate", "momentum", "nesterov", "weight_decay", "schedule", "warmup")
+        own = {name: getattr(self, name) for name in (*names, "milestones", "decay", "averaging")}
         return Plan(**(own | changes))
 
 

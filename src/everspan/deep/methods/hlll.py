@@ -27,7 +27,10 @@ class HLLLSettings(MethodSettings):
 
     start: Literal["scratch", "previous"] = setting("scratch", "weights a new encoder starts from")
     auxiliary: float = setting(0.0, "weight of the new encoder's own loss: new classes, and one for all old (DER)")
-    balanced_softmax: bool = setting(False, "add the classes' log frequencies to the scores in training")
+    balanced_softmax: float = setting(0.0, "times the classes' log frequencies, added to the scores in training")
+    distillation: float = setting(0.0, "weight of staying near what the network before said of old classes")
+    distillation_temperature: float = setting(2.0, "what scores are divided by where they are compared")
+    memory_repeats: int = setting(1, "times an old image is seen in an epoch")
     classifier: Literal["heated", "kept"] = setting("heated", "re-train the classifier on a balanced set, or keep it")
     temperature: float = setting(5.0, "what the scores are divided by when the classifier is re-trained")
     classifier_epochs: int = setting(30, "epochs in which it is re-trained")
@@ -37,9 +40,14 @@ class HLLLSettings(MethodSettings):
         super().__post_init__()
         if not 0.0 < self.temperature < math.inf:
             raise ValueError(f"temperature must be above zero and finite, but it is {self.temperature}")
-        if self.classifier_epochs < 1:
-            raise ValueError(f"classifier_epochs must be at least 1, but it is {self.classifier_epochs}")
-        for name in ("classifier_learning_rate", "auxiliary"):
+        if not 0.0 < self.distillation_temperature < math.inf:
+            raise ValueError(
+                f"distillation_temperature must be above zero and finite, but it is {self.distillation_temperature}"
+            )
+        for name in ("classifier_epochs", "memory_repeats"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, but it is {getattr(self, name)}")
+        for name in ("classifier_learning_rate", "auxiliary", "balanced_softmax", "distillation"):
             if not 0.0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be zero or more and finite, but it is {getattr(self, name)}")
 
@@ -57,7 +65,7 @@ class HLLL(Method):
             "warmup": 5,
             "start": "previous",
             "auxiliary": 1.0,
-            "balanced_softmax": True,
+            "balanced_softmax": 1.0,
             "classifier": "kept",
             "augment": "crop:4,flip,brightness,affine:0.4,contrast:0.4,saturation:0.4,cutout:0.4,cutmix:0.5",
             "flip_test": True,
@@ -67,6 +75,8 @@ class HLLL(Method):
     log_frequencies: Tensor
 
     def begin(self, task: ClassTask) -> None:
+        if self.settings.distillation and task.index:
+            self.scaffold["teacher"] = copy.deepcopy(self.network.classifier).requires_grad_(False)
         if self.settings.start == "previous" and task.index:
             self.network.grow(start=self.scaffold["previous"])
         else:
@@ -82,26 +92,43 @@ class HLLL(Method):
         rows = self.rows(task)
         counts = torch.bincount(self.engine.labels[rows.to(self.engine.device)], minlength=task.seen)
         self.log_frequencies.copy_((counts / counts.sum()).log())
-        self.engine.train(self, self.loss, rows, self.settings.plan())
+        self.engine.train(self, self.loss, rows, self.settings.plan(), fixed=self.old_features)
         if self.settings.start == "previous":
             self.scaffold["previous"] = copy.deepcopy(self.network.newest).requires_grad_(False)
         self.network.freeze()
         if self.settings.classifier == "heated" and task.index:
             self.retrain_classifier(task)
 
-    def loss(self, images: Tensor, targets: Tensor) -> Tensor:
-        parts = [encoder(images) for encoder in self.network.encoders]
-        scores = self.network.classifier(torch.cat(parts, dim=1)).float()
-        if self.settings.balanced_softmax:
-            scores = scores + self.log_frequencies
-        loss = functional.cross_entropy(scores, targets)
+    def rows(self, task: ClassTask) -> Tensor:
+        return torch.cat([torch.from_numpy(task.train), self.memory.positions().repeat(self.settings.memory_repeats)])
+
+    def old_features(self, images: Tensor) -> Tensor:
+        """f_1(x), ..., f_{i-1}(x), which stay as they are."""
+        features = [encoder(images) for encoder in list(self.network.encoders)[:-1]]
+        return torch.cat(features, dim=1) if features else images.new_zeros(len(images), 0)
+
+    def loss(self, images: Tensor, targets: Tensor, old_features: Tensor | None = None) -> Tensor:
+        new, old = self.network.newest(images), self.old_features(images) if old_features is None else old_features
+        scores = self.network.classifier(torch.cat([old, new], dim=1)).float()
+        loss = functional.cross_entropy(scores + self.settings.balanced_softmax * self.log_frequencies, targets)
         if self.settings.auxiliary:
             own = targets[:, self.old :]
             if self.old:
                 own = torch.cat([targets[:, : self.old].sum(dim=1, keepdim=True), own], dim=1)
-            scores = self.scaffold["auxiliary"](parts[-1]).float()
-            loss = loss + self.settings.auxiliary * functional.cross_entropy(scores, own)
+            own_scores = self.scaffold["auxiliary"](new).float()
+            loss = loss + self.settings.auxiliary * functional.cross_entropy(own_scores, own)
+        if self.settings.distillation and self.old:
+            loss = loss + self.settings.distillation * self.forgetting(scores[:, : self.old], old)
         return loss
+
+    def forgetting(self, scores: Tensor, old_features: Tensor) -> Tensor:
+        """How far the old classes' probabilities are from those of the network before this task, by its share."""
+        temperature = self.settings.distillation_temperature
+        with torch.no_grad():
+            wanted = functional.softmax(self.scaffold["teacher"](old_features).float() / temperature, dim=1)
+        found = functional.log_softmax(scores / temperature, dim=1)
+        share = self.old / len(self.log_frequencies)
+        return share * temperature**2 * functional.kl_div(found, wanted, reduction="batchmean")
 
     def retrain_classifier(self, task: ClassTask) -> None:
         """Learn W_cls again, on as many images of every class (Castro et al. 2018), at a higher temperature."""
@@ -113,11 +140,13 @@ class HLLL(Method):
             warmup=0,
             milestones=(0.5,),
         )
-        self.engine.train(self, self.heated_loss, self.balanced(task), plan, self.network.classifier.parameters())
+        trained = self.network.classifier.parameters()
+        self.engine.train(self, self.heated_loss, self.balanced(task), plan, trained, fixed=self.features)
 
-    def heated_loss(self, images: Tensor, targets: Tensor) -> Tensor:
+    def heated_loss(self, images: Tensor, targets: Tensor, features: Tensor | None = None) -> Tensor:
         """Cross-entropy of softmax(W_cls v(x) / temperature) (Zhang et al. 2018)."""
-        return functional.cross_entropy(self(images).float() / self.settings.temperature, targets)
+        scores = self.network.classifier(self.features(images) if features is None else features).float()
+        return functional.cross_entropy(scores / self.settings.temperature, targets)
 
     def balanced(self, task: ClassTask) -> Tensor:
         """The memory, and as many images of every new class as it has of an old one."""
@@ -132,4 +161,6 @@ class HLLL(Method):
         return torch.cat(chosen)
 
     def work(self, task: ClassTask) -> float:
-        return super().work(task) * (1.0 + task.index / 3.0)  # a frozen forward pass is a third of a training step
+        old = self.memory.share(task.labels.start) * task.labels.start
+        images = len(task.train) + self.settings.memory_repeats * old
+        return images * (1.0 + task.index / 7.0)  # a frozen forward pass takes about a seventh of a training step
