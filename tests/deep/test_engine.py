@@ -130,6 +130,39 @@ def test_every_epoch_sees_every_image_once():
     assert not torch.equal(seen[0][1], seen[3][1])  # in another order
 
 
+@pytest.mark.parametrize("ahead", [1, 20, 24, 64, 1000])
+def test_batches_made_ahead_are_the_same_batches(ahead):
+    """Whatever is made at once, a step sees the same images, targets and fixed values."""
+    seen = {}
+    for now in (1, ahead):
+        engine = make_engine(scenario(), augment="crop:2,flip", ahead=now)
+        engine.begin(0, 6)
+        module, steps = Linear(), []
+
+        def loss(images, targets, fixed, module=module, steps=steps):
+            assert torch.equal(fixed, images.flatten(1)[:, :3])
+            steps.append((images.clone(), targets))
+            return module.loss(images, targets)
+
+        plan = Plan(epochs=2, batch_size=8)
+        engine.train(module, loss, torch.arange(1, 71), plan, fixed=lambda images: images.flatten(1)[:, :3])
+        seen[now] = steps
+    assert len(seen[1]) == len(seen[ahead]) == 16
+    for (images, targets), (others, their_targets) in zip(seen[1], seen[ahead], strict=True):
+        assert torch.equal(targets, their_targets)
+        assert torch.equal(images, others)
+
+
+def test_shifted_views_are_averaged():
+    engine = make_engine(scenario(), shift_test=1)
+    images = torch.randint(256, (3, 1, 8, 8), dtype=torch.uint8)
+    padded = nn.functional.pad(images.float(), [1] * 4, mode="replicate").byte()
+    views = [images, padded[:, :, :8, :8], padded[:, :, 2:, 2:]]
+    module, plain = Linear(), make_engine(scenario())
+    expected = torch.stack([plain.scores(module, view) for view in views]).mean(dim=0)
+    torch.testing.assert_close(engine.scores(module, images), expected)
+
+
 def test_a_loss_that_is_no_number_is_said_so():
     engine = make_engine(scenario())
     engine.begin(0, 6)

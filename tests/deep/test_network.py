@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import nn
+from torch import fx, nn
+from torch.nn import functional
 
 from everspan.deep.backbones import BACKBONES, backbone_factory
-from everspan.deep.network import ExpandableNetwork, Frozen
+from everspan.deep.network import ExpandableNetwork, Frozen, _joined
 from everspan.deep.runs import learn_task
 
 from ._common import Odd, Tiny, make_method
@@ -37,6 +38,45 @@ def test_folding_batchnorm_changes_nothing_but_rounding():
     frozen, x = Frozen(encoder), torch.rand(4, 3, 16, 16)
     assert not any(isinstance(module, nn.BatchNorm2d) for module in frozen.modules())
     torch.testing.assert_close(frozen(x), encoder.eval()(x), rtol=1e-4, atol=1e-4)
+
+
+class OnAnyDevice(fx.Interpreter):
+    """Does what cuDNN's joined convolutions are documented to do."""
+
+    def call_function(self, target, args, kwargs):
+        if target is torch.ops.aten.cudnn_convolution_relu.default:
+            x, weight, bias, *how = args
+            return functional.relu(functional.conv2d(x, weight, bias, *how))
+        if target is torch.ops.aten.cudnn_convolution_add_relu.default:
+            x, weight, added, alpha, bias, *how = args
+            return functional.relu(functional.conv2d(x, weight, bias, *how) + alpha * added)
+        return super().call_function(target, args, kwargs)
+
+
+@pytest.mark.parametrize("name", ["resnet18", "small"])
+def test_joining_convolutions_changes_nothing_but_rounding(name):
+    torch.manual_seed(0)
+    encoder = BACKBONES[name](3)
+    for module in encoder.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            nn.init.uniform_(module.weight, 0.5, 1.5)
+    frozen, x = Frozen(encoder), torch.rand(4, 3, 16, 16)
+    joined = _joined(frozen.encoder)
+    assert not any(
+        isinstance(joined.get_submodule(str(n.target)), nn.ReLU) for n in joined.graph.nodes if n.op == "call_module"
+    )
+    torch.testing.assert_close(OnAnyDevice(joined).run(x), frozen(x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_a_frozen_encoder_in_mixed_precision_follows_its_weights():
+    frozen, x = Frozen(BACKBONES["resnet18"](3)).cuda(), torch.rand(4, 3, 16, 16).cuda()
+    for _ in range(2):
+        with torch.autocast("cuda", torch.bfloat16):
+            quick = frozen(x)
+        assert quick.dtype == torch.bfloat16
+        assert torch.dist(quick.float(), frozen(x)) < 0.02 * frozen(x).norm()
+        frozen.load_state_dict(Frozen(BACKBONES["resnet18"](3)).state_dict())
 
 
 @pytest.mark.parametrize("norm", [nn.BatchNorm2d(8, track_running_stats=False), nn.GroupNorm(2, 8)])

@@ -38,7 +38,6 @@ class Plan:
     warmup: int = 0
     milestones: tuple[float, ...] = (0.65, 0.76)
     decay: float = 0.1
-    averaging: float = 0.0
 
     def rates(self, steps: int) -> Tensor:
         """The learning rate of every step: ``steps`` an epoch, for all epochs."""
@@ -196,9 +195,7 @@ class Engine:
         batch = min(plan.batch_size, len(rows))
         steps = len(rows) // batch
         descent = Descent(trained, plan, self.device)
-        average = Average(method, trained, 1.0 / max(1.0, plan.averaging * plan.epochs * steps))
-        extra = [*descent.momentum, *(average.values if plan.averaging else [])]  # to be saved beside the weights
-        first = self.keeper.restore(Place(self.task, self.stage), method, extra) if self.keeper else 0
+        first = self.keeper.restore(Place(self.task, self.stage), method, descent.momentum) if self.keeper else 0
         if first is None:
             return
         if self.compile:
@@ -227,15 +224,13 @@ class Engine:
             with self._autocast():
                 value = loss(images.permute(0, 3, 1, 2), *others)
             descent.step(value)
-            if plan.averaging:
-                average.step()
             total.add_(value.detach())
             place.add_(1)
             clock.add_(1)
 
         if self.graphs:
             make_ready = _recorded(make_ready, [turn, place])
-            step = _recorded(step, [*method.state_dict().values(), *extra, total, place, clock])
+            step = _recorded(step, [*method.state_dict().values(), *descent.momentum, total, place, clock])
         for epoch in range(first, plan.epochs):
             started, generator = time.perf_counter(), self._reseed(epoch)
             shuffled = rows[torch.randperm(len(rows), generator=generator, device=self.device)]
@@ -260,9 +255,7 @@ class Engine:
                 seconds = time.perf_counter() - started
                 self.progress.epoch(here, plan.epochs, mean_loss, steps * batch, seconds)
             if self.keeper:
-                self.keeper.save(here, method, extra)
-        if plan.averaging:
-            average.take()
+                self.keeper.save(here, method, descent.momentum)
 
     def _count(self, images: int, seconds: float) -> None:
         self.trained_images += images
@@ -348,26 +341,6 @@ class Descent:
                 nesterov=self.plan.nesterov,
                 maximize=False,
             )
-
-
-class Average:
-    """A running average of what a stage changes: its parameters, and the statistics of BatchNorm."""
-
-    def __init__(self, method: nn.Module, trained: list[nn.Parameter], share: float) -> None:
-        statistics = [b for m in method.modules() if m.training for b in m.buffers(recurse=False)]
-        self.tensors: list[Tensor] = [*trained, *(b for b in statistics if b.is_floating_point())]
-        self.values = [tensor.detach().clone() for tensor in self.tensors]
-        self.share = share
-
-    @torch.no_grad()
-    def step(self) -> None:
-        torch._foreach_lerp_(self.values, self.tensors, self.share)
-
-    @torch.no_grad()
-    def take(self) -> None:
-        """Go on with the average."""
-        for tensor, value in zip(self.tensors, self.values, strict=True):
-            tensor.copy_(value)
 
 
 def _compile(method: nn.Module) -> None:

@@ -22,15 +22,16 @@ def herd(features: Tensor, count: int) -> Tensor:
     tensor([2, 0])
     """
     rows = torch.nn.functional.normalize(features.double(), dim=1)
-    mean, total = rows.mean(dim=0), torch.zeros_like(rows[0])
-    chosen = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
+    # With s the sum of the rows chosen, |mean - (s + x) / j|^2 is least where x . (j mean - s) - |x|^2 / 2 is largest.
+    products = rows @ rows.T
+    gain, with_mean = -products.diagonal() / 2.0, products.mean(dim=1)
     order = torch.empty(min(count, len(rows)), dtype=torch.long, device=rows.device)
     for j in range(len(order)):  # nothing here waits for the device
-        distances = (mean - (total + rows) / (j + 1)).square().sum(dim=1)
-        best = torch.where(chosen, torch.inf, distances).argmin()
+        gain = gain + with_mean
+        best = gain.argmax()
         order[j] = best
-        chosen[best] = True
-        total = total + rows[best]
+        gain = gain - products[best]
+        gain[best] = -torch.inf
     return order
 
 

@@ -28,7 +28,7 @@ class Frozen(nn.Module):
         self.encoder = _folded(encoder)
         self.encoder.requires_grad_(False)
         self.train(False)
-        self._quick: tuple[list[tuple[int, int]], list[nn.Module]] = ([], [])  # in a list: no submodule
+        self._copy: tuple[list[tuple[int, int]], list[nn.Module]] = ([], [])  # in a list, so that it is no submodule
 
     def train(self, mode: bool = True) -> Frozen:
         """Stay in evaluation mode, whatever the network around it does."""
@@ -38,22 +38,32 @@ class Frozen(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if x.is_cuda and torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.bfloat16:
             x = x.to(torch.bfloat16)
-            return cast(Tensor, self._quick_copy(x)(x))
+            return cast(Tensor, self._in_bf16(x)(x))
         return cast(Tensor, self.encoder(x))
 
-    def _quick_copy(self, example: Tensor) -> nn.Module:
+    def _in_bf16(self, example: Tensor) -> nn.Module:
         """The encoder in bfloat16, made again when its weights were written to."""
         weights = [(tensor.data_ptr(), tensor._version) for tensor in self.encoder.state_dict().values()]
-        if self._quick[0] != weights:
+        if self._copy[0] != weights:
             plain = copy.deepcopy(self.encoder).to(torch.bfloat16)
-            self._quick = weights, [_joined(plain, example)]
-        return self._quick[1][0]
+            self._copy = weights, [_quick(plain, example)]
+        return self._copy[1][0]
 
 
-def _joined(plain: nn.Module, example: Tensor) -> nn.Module:
-    """The same with a convolution, the sum behind it and a ReLU as one cuDNN call; as it is where that fails."""
+def _quick(plain: nn.Module, example: Tensor) -> nn.Module:
+    """The same with joined convolutions; as it is where those cannot do it, or do something else."""
     if not isinstance(plain, fx.GraphModule):
         return plain
+    joined = _joined(plain)
+    try:
+        wanted, got = plain(example).float(), joined(example).float()
+        return joined if torch.dist(wanted, got) <= 0.02 * wanted.norm() else plain
+    except (RuntimeError, TypeError, ValueError):
+        return plain
+
+
+def _joined(plain: fx.GraphModule) -> fx.GraphModule:
+    """A copy with a convolution, the sum behind it, and a ReLU as one cuDNN call."""
     joined = copy.deepcopy(plain)
     modules, graph = dict(joined.named_modules()), joined.graph
 
@@ -86,11 +96,7 @@ def _joined(plain: nn.Module, example: Tensor) -> nn.Module:
         for gone in dict.fromkeys([node, before, convolution]):
             graph.erase_node(gone)
     joined.recompile()
-    try:
-        wanted, got = plain(example).float(), joined(example).float()
-        return joined if torch.dist(wanted, got) <= 0.02 * wanted.norm() else plain
-    except (RuntimeError, TypeError, ValueError):  # what cuDNN does not join
-        return plain
+    return joined
 
 
 def _folded(encoder: nn.Module) -> nn.Module:

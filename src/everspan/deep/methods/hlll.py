@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from ...scenarios import ClassTask
 from ..network import linear
-from ._base import Method, MethodSettings, setting
+from ._base import STRONG, Method, MethodSettings, setting
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,6 @@ class HLLLSettings(MethodSettings):
     balanced_softmax: float = setting(0.0, "times the classes' log frequencies, added to the scores in training")
     distillation: float = setting(0.0, "weight of staying near what the network before said of old classes")
     distillation_temperature: float = setting(2.0, "what scores are divided by where they are compared")
-    memory_repeats: int = setting(1, "times an old image is seen in an epoch")
     classifier: Literal["heated", "kept"] = setting("heated", "re-train the classifier on a balanced set, or keep it")
     temperature: float = setting(5.0, "what the scores are divided by when the classifier is re-trained")
     classifier_epochs: int = setting(30, "epochs in which it is re-trained")
@@ -44,9 +43,8 @@ class HLLLSettings(MethodSettings):
             raise ValueError(
                 f"distillation_temperature must be above zero and finite, but it is {self.distillation_temperature}"
             )
-        for name in ("classifier_epochs", "memory_repeats"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, but it is {getattr(self, name)}")
+        if self.classifier_epochs < 1:
+            raise ValueError(f"classifier_epochs must be at least 1, but it is {self.classifier_epochs}")
         for name in ("classifier_learning_rate", "auxiliary", "balanced_softmax", "distillation"):
             if not 0.0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be zero or more and finite, but it is {getattr(self, name)}")
@@ -59,18 +57,16 @@ class HLLL(Method):
     Settings = HLLLSettings
     recipes = {  # noqa: RUF012
         "paper": {},
-        "best": {
-            "epochs": 125,
-            "schedule": "cosine",
-            "warmup": 5,
+        "best": STRONG
+        | {
             "start": "previous",
             "auxiliary": 1.0,
             "balanced_softmax": 1.0,
+            "distillation": 1.0,
             "classifier": "kept",
-            "augment": "crop:4,flip,brightness,affine:0.4,contrast:0.4,saturation:0.4,cutout:0.4,cutmix:0.5",
-            "flip_test": True,
         },
     }
+    recipes["fast"] = recipes["best"] | {"epochs": 50, "warmup": 3, "batch_size": 512, "learning_rate": 0.4}
     settings: HLLLSettings
     log_frequencies: Tensor
 
@@ -92,15 +88,12 @@ class HLLL(Method):
         rows = self.rows(task)
         counts = torch.bincount(self.engine.labels[rows.to(self.engine.device)], minlength=task.seen)
         self.log_frequencies.copy_((counts / counts.sum()).log())
-        self.engine.train(self, self.loss, rows, self.settings.plan(), fixed=self.old_features)
+        self.engine.train(self, self.loss, rows, self.settings.plan(first=not task.index), fixed=self.old_features)
         if self.settings.start == "previous":
             self.scaffold["previous"] = copy.deepcopy(self.network.newest).requires_grad_(False)
         self.network.freeze()
         if self.settings.classifier == "heated" and task.index:
             self.retrain_classifier(task)
-
-    def rows(self, task: ClassTask) -> Tensor:
-        return torch.cat([torch.from_numpy(task.train), self.memory.positions().repeat(self.settings.memory_repeats)])
 
     def old_features(self, images: Tensor) -> Tensor:
         """f_1(x), ..., f_{i-1}(x), which stay as they are."""
@@ -161,6 +154,4 @@ class HLLL(Method):
         return torch.cat(chosen)
 
     def work(self, task: ClassTask) -> float:
-        old = self.memory.share(task.labels.start) * task.labels.start
-        images = len(task.train) + self.settings.memory_repeats * old
-        return images * (1.0 + task.index / 7.0)  # a frozen forward pass takes about a seventh of a training step
+        return super().work(task) * (1.0 + task.index / 7.0)  # a frozen forward takes about a seventh of a step
