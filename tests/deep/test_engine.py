@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 
@@ -128,6 +129,31 @@ def test_every_epoch_sees_every_image_once():
         sums = torch.cat([total for _, total in seen[3 * epoch : 3 * epoch + 3]])
         torch.testing.assert_close(sums.sort().values, expected)
     assert not torch.equal(seen[0][1], seen[3][1])  # in another order
+
+
+@pytest.mark.parametrize(
+    ("plan", "made"),
+    [
+        ({"nesterov": True}, lambda p: torch.optim.SGD(p, 0.05, 0.9, weight_decay=0.01, nesterov=True)),
+        ({"momentum": 0.0}, lambda p: torch.optim.SGD(p, 0.05, weight_decay=0.01)),
+        ({"optimiser": "adam"}, lambda p: torch.optim.Adam(p, 0.05, weight_decay=0.01)),
+    ],
+)
+def test_descent_is_that_of_torch(plan, made):
+    plan = Plan(epochs=4, batch_size=72, learning_rate=0.05, weight_decay=0.01, milestones=(), **plan)
+    engine = make_engine(scenario(), augment="none")
+    engine.begin(0, 6)
+    torch.manual_seed(0)
+    module = Linear()
+    reference = copy.deepcopy(module)
+    engine.train(module, module.loss, torch.arange(72), plan)
+    optimiser = made(reference.parameters())
+    images = engine._normalised(engine.images / 255.0)
+    for _ in range(4):
+        optimiser.zero_grad()
+        reference.loss(images, nn.functional.one_hot(engine.labels, 6).float()).backward()
+        optimiser.step()
+    torch.testing.assert_close(module.layer.weight, reference.layer.weight, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("ahead", [1, 20, 24, 64, 1000])

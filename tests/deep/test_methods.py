@@ -14,6 +14,11 @@ from everspan.scenarios import ClassScenario, ImageSet
 
 from ._common import image_set, make_engine, make_method
 
+SMALL = {
+    "rpsnet": {"widths": (4, 8), "modules": 3, "candidates": 2, "optimiser": "adam", "learning_rate": 1e-3},
+    "bic": {"bias_epochs": 3},
+}
+
 
 def rows_seen(method, task):
     """Learn a task and return the rows of every stage of training."""
@@ -150,7 +155,7 @@ def test_no_test_label_is_ever_seen_in_training(name):
     )
     states = []
     for used in (images, others):
-        method, scenario = make_method(name, ClassScenario(used, 2))
+        method, scenario = make_method(name, ClassScenario(used, 2), **SMALL.get(name, {}))
         for task in scenario:
             learn_task(method, task)
             method.engine.scores(method, torch.from_numpy(used.test_images))
@@ -162,7 +167,7 @@ def test_no_test_label_is_ever_seen_in_training(name):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("lwf", "unknown method 'lwf': take finetune, hlll"),
+        ("lwf", "unknown method 'lwf': take bic, finetune, hlll"),
         ("nowhere.at:All", "cannot be loaded"),
         ("torch.nn:Linear", "no subclass of everspan.deep.Method"),
     ],

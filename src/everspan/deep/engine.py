@@ -10,12 +10,13 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Literal, Protocol, cast
+from typing import Any, Literal, Protocol, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
 from .augment import Augmentation
@@ -26,9 +27,10 @@ AHEAD = 1024  # images of so many steps are made at once, on a GPU
 
 @dataclass(frozen=True)
 class Plan:
-    """How one stage of training goes: stochastic gradient descent with a warm-up and a schedule."""
+    """How one stage of training goes: stochastic gradient descent, or Adam, with a warm-up and a schedule."""
 
     epochs: int
+    optimiser: Literal["sgd", "adam"] = "sgd"
     batch_size: int = 128
     learning_rate: float = 0.1
     momentum: float = 0.9
@@ -318,29 +320,34 @@ class Engine:
 
 
 class Descent:
-    """Gradient descent with momentum and weight decay, its rate in a tensor that a recorded step can read."""
+    """Gradient descent with momentum and weight decay, or Adam; its rate is in a tensor that a recorded step can read.
+
+    ``momentum`` is all that it remembers from step to step.
+    """
 
     def __init__(self, parameters: list[nn.Parameter], plan: Plan, device: torch.device) -> None:
-        self.parameters, self.plan = parameters, plan
+        self.parameters: list[Tensor] = list(parameters)
+        self.plan = plan
         self.rate = torch.zeros((), device=device)
         self.momentum = [torch.zeros_like(p) for p in parameters]
+        if plan.optimiser == "adam":
+            self.momentum += [torch.zeros_like(p) for p in parameters]
+            self.momentum += [torch.zeros((), device=device) for _ in parameters]  # how many steps it has made
 
     def step(self, loss: Tensor) -> None:
         found = torch.autograd.grad(loss, self.parameters, allow_unused=True)
         gradients = [torch.zeros_like(p) if g is None else g for p, g in zip(self.parameters, found, strict=True)]
+        rate = cast(float, self.rate)
+        how: dict[str, Any] = {"fused": True, "weight_decay": self.plan.weight_decay, "maximize": False, "lr": rate}
         with torch.no_grad():
-            sgd(
-                cast(list[Tensor], self.parameters),
-                gradients,
-                cast(list[Tensor | None], self.momentum),
-                fused=True,
-                weight_decay=self.plan.weight_decay,
-                momentum=self.plan.momentum,
-                lr=cast(float, self.rate),
-                dampening=0.0,
-                nesterov=self.plan.nesterov,
-                maximize=False,
-            )
+            if self.plan.optimiser == "sgd":
+                how |= {"momentum": self.plan.momentum, "dampening": 0.0, "nesterov": self.plan.nesterov}
+                sgd(self.parameters, gradients, cast(list[Tensor | None], self.momentum), **how)
+            else:
+                count = len(self.parameters)
+                first, second, steps = (self.momentum[i * count : (i + 1) * count] for i in range(3))
+                how |= {"amsgrad": False, "beta1": self.plan.momentum, "beta2": 0.999, "eps": 1e-8}
+                adam(self.parameters, gradients, first, second, [], steps, **how)
 
 
 def _compile(method: nn.Module) -> None:

@@ -46,6 +46,10 @@ PROFILES: dict[str, dict[str, Any]] = {
         "threads": 1,  # so small a network is no faster with two
         "backbone": "small",
         "epochs": 40,
+        "first_epochs": None,
+        "first_milestones": None,
+        "first_weight_decay": None,
+        "milestones": (0.65, 0.76),
         "batch_size": 32,
         "learning_rate": 0.1,
         "weight_decay": 5e-3,
@@ -59,6 +63,16 @@ PROFILES: dict[str, dict[str, Any]] = {
     "cifar10": {"increment": 2, "memory_total": 2000},
     "cifar100": {"increment": 10, "memory_total": 2000},
 }
+# And what suits a method there.
+OF_METHODS: dict[tuple[str, str], dict[str, Any]] = {
+    ("digits", "rpsnet"): {
+        "learning_rate": 1e-3,
+        "weight_decay": 0.0,
+        "widths": (32, 32, 64),
+        "modules": 4,
+        "candidates": 3,
+    }
+}
 OTHER_DATA: dict[str, Any] = {"increment": 1, "memory_total": 2000}
 NORMALISATION = {"cifar100": ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761))}
 
@@ -71,12 +85,15 @@ def resolve(given: Mapping[str, Any]) -> tuple[RunSettings, MethodSettings]:
         raise ValueError(
             f"method {given.get('method', 'hlll')} has no recipe {recipe!r}: take {', '.join(method.recipes)}"
         )
-    profile = PROFILES.get(given.get("data", "digits"), OTHER_DATA)
+    data = given.get("data", "digits")
+    profile = PROFILES.get(data, OTHER_DATA) | OF_METHODS.get((data, method.name), {})
     if given.get("memory_per_class") is not None and given.get("memory_total") is None:
         profile = {**profile, "memory_total": None}
     run_names = {field.name for field in fields(RunSettings)}
     own_names = {field.name for field in fields(method.Settings)}
     merged: dict[str, Any] = {**method.recipes[recipe], **profile, **given}
+    if "epochs" in given and "first_epochs" not in given:
+        merged.pop("first_epochs", None)  # who says how many epochs says it of all tasks
     unknown = set(given) - run_names - own_names
     if unknown:
         raise ValueError(f"method {given.get('method', 'hlll')} has no setting {min(unknown)!r}")

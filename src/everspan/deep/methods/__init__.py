@@ -7,7 +7,16 @@ from importlib import import_module
 from ..backbones import load_own
 from ._base import Method, MethodSettings, setting
 
-_HOMES = {"finetune": "Finetune", "hlll": "HLLL", "joint": "Joint", "replay": "Replay"}
+_HOMES = {
+    "bic": "BiC",
+    "finetune": "Finetune",
+    "hlll": "HLLL",
+    "icarl": "ICaRL",
+    "joint": "Joint",
+    "replay": "Replay",
+    "rpsnet": "RPSNet",
+    "wa": "WA",
+}
 METHODS = tuple(_HOMES)
 
 __all__ = ["METHODS", "Method", "MethodSettings", "load_method", "setting"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, cast
 
 import torch
@@ -45,8 +45,9 @@ class MethodSettings:
     epochs: int = setting(170, "epochs of a task")
     first_epochs: int | None = setting(None, "epochs of the first task, where it is to have others")
     batch_size: int = setting(128, "images of a step")
+    optimiser: Literal["sgd", "adam"] = setting("sgd", "gradient descent with momentum, or Adam")
     learning_rate: float = setting(0.1, "largest learning rate")
-    momentum: float = setting(0.9, "momentum of gradient descent")
+    momentum: float = setting(0.9, "momentum of gradient descent, first beta of Adam")
     nesterov: bool = setting(False, "Nesterov's momentum")
     weight_decay: float = setting(5e-4, "weight decay")
     schedule: Literal["steps", "cosine"] = setting("steps", "how the learning rate falls")
@@ -76,8 +77,7 @@ class MethodSettings:
 
     def plan(self, first: bool = False, **changes: Any) -> Plan:
         """The plan of a stage of training with these settings, of the first task's where that is asked for."""
-        names = ("epochs", "batch_size", "learning_rate", "momentum", "nesterov", "weight_decay", "schedule", "warmup")
-        own = {name: getattr(self, name) for name in (*names, "milestones", "decay")}
+        own = {field.name: getattr(self, field.name) for field in fields(Plan)}
         if first and self.first_epochs is not None:
             own["epochs"] = self.first_epochs
         return Plan(**(own | changes))
@@ -140,3 +140,12 @@ class Method(nn.Module):
         old = task.labels.start
         images = len(task.train) + (self.memory.share(old) * old if self.uses_memory else 0)
         return images * self.settings.plan(first=not task.index).epochs / self.settings.epochs
+
+
+def distance(scores: Tensor, wanted: Tensor, temperature: float) -> Tensor:
+    """Distillation (Hinton et al. 2015): KL divergence of softmax(scores / T) from softmax(wanted / T).
+
+    The mean over the images; nought, and its gradient too, where both agree.
+    """
+    found = functional.log_softmax(scores.float() / temperature, dim=1)
+    return functional.kl_div(found, functional.softmax(wanted.float() / temperature, dim=1), reduction="batchmean")

@@ -18,7 +18,16 @@ from torch.nn import functional
 
 from ...scenarios import ClassTask
 from ..network import linear
-from ._base import STRONG, Method, MethodSettings, setting
+from ._base import STRONG, Method, MethodSettings, distance, setting
+
+BEST = STRONG | {
+    "start": "previous",
+    "auxiliary": 1.0,
+    "balanced_softmax": 1.0,
+    "distillation": 1.0,
+    "classifier": "kept",
+}
+FASTER = {"epochs": 50, "warmup": 3, "batch_size": 512, "learning_rate": 0.4}
 
 
 @dataclass(frozen=True)
@@ -55,18 +64,7 @@ class HLLL(Method):
 
     name = "hlll"
     Settings = HLLLSettings
-    recipes = {  # noqa: RUF012
-        "paper": {},
-        "best": STRONG
-        | {
-            "start": "previous",
-            "auxiliary": 1.0,
-            "balanced_softmax": 1.0,
-            "distillation": 1.0,
-            "classifier": "kept",
-        },
-    }
-    recipes["fast"] = recipes["best"] | {"epochs": 50, "warmup": 3, "batch_size": 512, "learning_rate": 0.4}
+    recipes = {"paper": {}, "best": BEST, "fast": BEST | FASTER}  # noqa: RUF012
     settings: HLLLSettings
     log_frequencies: Tensor
 
@@ -118,10 +116,9 @@ class HLLL(Method):
         """How far the old classes' probabilities are from those of the network before this task, by its share."""
         temperature = self.settings.distillation_temperature
         with torch.no_grad():
-            wanted = functional.softmax(self.scaffold["teacher"](old_features).float() / temperature, dim=1)
-        found = functional.log_softmax(scores / temperature, dim=1)
+            wanted = self.scaffold["teacher"](old_features).float()
         share = self.old / len(self.log_frequencies)
-        return share * temperature**2 * functional.kl_div(found, wanted, reduction="batchmean")
+        return share * temperature**2 * distance(scores, wanted, temperature)
 
     def retrain_classifier(self, task: ClassTask) -> None:
         """Learn W_cls again, on as many images of every class (Castro et al. 2018), at a higher temperature."""

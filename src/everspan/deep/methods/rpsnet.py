@@ -1,0 +1,278 @@
+"""RPSNet: "Random Path Selection for Incremental Learning" (Rajasegaran et al., NeurIPS 2019).
+
+The network is a grid: some layers, in each a few modules of the same shape. A path takes one module of every layer.
+Every few tasks some random paths are tried and the best is kept; its modules are trained until the next switch and then
+stay as they are. An image goes through all modules of all paths so far, whose outputs are added up in every layer.
+Distillation weighs the more, the more tasks there are: that is the controller.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ...scenarios import ClassTask
+from ..backbones import conv
+from ..network import ExpandableNetwork, linear
+from ._base import STRONG, Method, MethodSettings, distance, setting
+
+
+@dataclass(frozen=True)
+class RPSNetSettings(MethodSettings):
+    """Of RPSNet; its network is its own, and ``backbone`` says nothing about it."""
+
+    widths: tuple[int, ...] = setting((64, 64, 64, 128, 128, 256, 256, 512, 512), "channels of the layers")
+    modules: int = setting(8, "modules of a layer")
+    candidates: int = setting(8, "random paths that are tried at a switch")
+    tasks_per_path: int = setting(2, "tasks from one switch to the next")
+    held_out_share: float = setting(0.1, "share of the images that candidates are judged on")
+    temperature: float = setting(2.0, "what scores are divided by where teacher and network are compared")
+    rigidness: float = setting(2.5, "how fast the weight of distillation grows with the tasks")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("modules", "candidates", "tasks_per_path"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, but it is {getattr(self, name)}")
+        if not self.widths or min(self.widths) < 1:
+            raise ValueError(f"widths must be numbers of channels, but they are {self.widths}")
+        if not 0.0 < self.held_out_share < 1.0:
+            raise ValueError(f"held_out_share must lie between 0 and 1, but it is {self.held_out_share}")
+        if not self.temperature > 0.0:
+            raise ValueError(f"temperature must be above zero, but it is {self.temperature}")
+
+
+def module(inputs: int, outputs: int, first: bool) -> nn.Sequential:
+    """One module: a convolution in the first layer, a residual one of two convolutions elsewhere."""
+    layers: list[nn.Module] = [conv(inputs, outputs), nn.BatchNorm2d(outputs)]
+    if not first:
+        layers += [nn.ReLU(), conv(outputs, outputs), nn.BatchNorm2d(outputs)]
+    return nn.Sequential(*layers)
+
+
+class Grid(nn.Module):
+    """Layers of modules, some of which are at work.
+
+    ``path`` and ``fixed`` (layers, modules) say which modules the present path takes and which are at work from paths
+    before; both are saved with the weights.
+    """
+
+    path: Tensor
+    fixed: Tensor
+
+    def __init__(self, widths: Sequence[int], modules: int, channels: int) -> None:
+        super().__init__()
+        self.feature_size, self.still = widths[-1], False
+        sides = list(pairwise((channels, *widths)))
+        self.layers = nn.ModuleList(
+            nn.ModuleList(module(a, b, first=not place) for _ in range(modules)) for place, (a, b) in enumerate(sides)
+        )
+        wider = [place for place, (a, b) in enumerate(sides) if place and a != b]
+        self.shortcuts = nn.ModuleDict(
+            {
+                str(place): nn.Sequential(conv(*sides[place]), nn.BatchNorm2d(sides[place][1]), nn.ReLU())
+                for place in wider
+            }
+        )
+        self.pooled = set(wider[1:])  # layers before which an image is made smaller
+        self.classifier = linear(0, 0)
+        for name in ("path", "fixed"):
+            self.register_buffer(name, torch.zeros(len(widths), modules, dtype=torch.bool))
+        self.register_load_state_dict_post_hook(lambda grid, _: grid.look())  # type: ignore[no-untyped-call]
+        self.look()
+
+    def look(self) -> None:
+        """Read which modules are at work and which are trained: a recorded step cannot ask."""
+        self.at_work = [row.nonzero()[:, 0].tolist() for row in self.path | self.fixed]
+        self.trained = [row.nonzero()[:, 0].tolist() for row in self.path & ~self.fixed]
+        for modules, trained in zip(self.layers, self.trained, strict=True):
+            for place, one in enumerate(cast(nn.ModuleList, modules)):
+                one.requires_grad_(place in trained)
+        self.train(self.training)
+
+    def take(self, path: Tensor) -> None:
+        """From now on train this path."""
+        self.path.copy_(path)
+        self.look()
+
+    def keep(self) -> None:
+        """The present path stays as it is for good."""
+        self.fixed.logical_or_(self.path)
+        self.look()
+
+    def train(self, mode: bool = True) -> Grid:
+        """Modules that are not trained keep the statistics of their BatchNorm, too."""
+        super().train(mode := mode and not self.still)
+        for modules, trained in zip(self.layers, self.trained, strict=True):
+            for place, one in enumerate(cast(nn.ModuleList, modules)):
+                one.train(mode and place in trained)
+        return self
+
+    def copy(self) -> Grid:
+        """The grid as it is now, for good."""
+        found = copy.deepcopy(self)
+        found.still = True
+        return found.eval().requires_grad_(False)
+
+    def widen(self, classes: int) -> None:
+        """Give the classifier outputs for so many classes; those there are keep their weights."""
+        old = self.classifier
+        self.classifier = linear(self.feature_size, classes).to(old.weight.device)
+        with torch.no_grad():
+            if old.out_features:
+                self.classifier.weight[: old.out_features] = old.weight
+                self.classifier.bias[: old.out_features] = old.bias
+
+    def features(self, x: Tensor) -> Tensor:
+        for place, (modules, at_work) in enumerate(zip(self.layers, self.at_work, strict=True)):
+            if place in self.pooled:
+                x = functional.max_pool2d(x, 2)
+            outputs = [cast(nn.ModuleList, modules)[i](x) for i in at_work]
+            if place:
+                outputs.append(self.shortcuts[str(place)](x) if str(place) in self.shortcuts else x)
+            x = functional.relu(torch.stack(outputs).sum(dim=0))
+        return x.mean(dim=(2, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return cast(Tensor, self.classifier(self.features(x)))
+
+
+class RPSNet(Method):
+    """Random paths through a grid of modules, the best one kept every few tasks."""
+
+    name = "rpsnet"
+    Settings = RPSNetSettings
+    settings: RPSNetSettings
+    recipes = {  # noqa: RUF012
+        "paper": {
+            "epochs": 100,
+            "optimiser": "adam",
+            "learning_rate": 1e-3,
+            "milestones": (0.2, 0.4, 0.6, 0.8),
+            "decay": 0.5,
+            "weight_decay": 0.0,
+            "warmup": 0,
+        },
+        "strong": STRONG,
+    }
+
+    @property
+    def grid(self) -> Grid:
+        """The network."""
+        return cast(Grid, self.network)
+
+    def begin(self, task: ClassTask) -> None:
+        self.old = task.labels.start
+        self.session = task.index
+        if not self.session:
+            shape = self.settings.widths, self.settings.modules, self.engine.mean.numel()
+            grid = Grid(*shape).to(self.engine.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            self.network = cast(ExpandableNetwork, grid)
+        if self.old:  # what the network was before this task: teacher, and where every candidate starts from
+            self.scaffold["before"] = self.grid.copy()
+        self.grid.widen(task.seen)
+
+    def learn(self, task: ClassTask) -> None:
+        if not task.index:
+            self.grid.take(self.first_path())
+            self.train_path(self.rows(task))
+        elif task.index % self.settings.tasks_per_path:
+            self.train_path(self.rows(task))
+        else:
+            self.switch(task)
+
+    def first_path(self) -> Tensor:
+        path = torch.zeros_like(self.grid.path)
+        path[:, 0] = True
+        return path
+
+    def random_path(self) -> Tensor:
+        """One module of every layer; one that is at work already is taken as it is."""
+        layers, modules = self.grid.path.shape
+        return functional.one_hot(torch.randint(modules, (layers,)), modules).bool().to(self.engine.device)
+
+    def switch(self, task: ClassTask) -> None:
+        """Try some random paths from where the network is, and go on with the one that does best on held-out images."""
+        rows, judged_on = self.rows(task), None
+        if self.settings.candidates > 1:
+            judged_on, rows = self.split(rows)
+        best, highest = None, -1.0
+        for _ in range(self.settings.candidates):
+            path = self.random_path()
+            if not self.engine.replaying:
+                self.start_over()
+            self.grid.keep()
+            self.grid.take(path)
+            self.train_path(rows)
+            if judged_on is not None and not self.engine.replaying:
+                reached = self.judge(judged_on)
+                if reached > highest:
+                    best, highest = {name: t.clone() for name, t in self.network.state_dict().items()}, reached
+        if best is not None:
+            self.network.load_state_dict(best)
+
+    def start_over(self) -> None:
+        """Everything but the outputs for new classes becomes what it was before the task."""
+        before = cast(Grid, self.scaffold["before"])
+        state = {name: t for name, t in before.state_dict().items() if not name.startswith("classifier.")}
+        self.network.load_state_dict(state, strict=False)
+        with torch.no_grad():
+            for mine, old in (
+                (self.grid.classifier.weight, before.classifier.weight),
+                (self.grid.classifier.bias, before.classifier.bias),
+            ):
+                mine[: self.old] = old
+                nn.init.zeros_(mine[self.old :])
+
+    def split(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """A share of every class's images, and the rest."""
+        labels = self.engine.labels.cpu()[rows]
+        held = torch.zeros(len(rows), dtype=torch.bool)
+        for label in set(labels.tolist()):
+            own = (labels == label).nonzero()[:, 0]
+            held[own[torch.randperm(len(own))[: max(1, int(self.settings.held_out_share * len(own)))]]] = True
+        return rows[held], rows[~held]
+
+    def judge(self, rows: Tensor) -> float:
+        """The mean of the classes' accuracies."""
+        rows = rows.to(self.engine.device)
+        labels = self.engine.labels[rows]
+        right = (self.engine.scores(self, self.engine.images[rows]).argmax(dim=1) == labels).double()
+        counts = torch.bincount(labels)
+        return float((torch.bincount(labels, weights=right)[counts > 0] / counts[counts > 0]).mean())
+
+    def train_path(self, rows: Tensor) -> None:
+        trained = [p for p in self.network.parameters() if p.requires_grad]
+        plan = self.settings.plan(first=not self.session)
+        self.engine.train(self, self.loss, rows, plan, trained, fixed=self.taught)
+
+    def taught(self, images: Tensor) -> Tensor:
+        """What the network before this task says of the old classes."""
+        if not self.old:
+            return images.new_zeros(len(images), 0)
+        return cast(Tensor, self.scaffold["before"](images))
+
+    def loss(self, images: Tensor, targets: Tensor, taught: Tensor | None = None) -> Tensor:
+        scores = self(images).float()
+        loss = functional.cross_entropy(scores, targets)
+        if self.old:
+            wanted = self.taught(images) if taught is None else taught
+            loss = loss + self.controller() * distance(scores[:, : self.old], wanted, self.settings.temperature)
+        return loss
+
+    def controller(self) -> float:
+        """The weight of distillation: one at first, then the larger the more tasks there were."""
+        later = self.session - self.settings.tasks_per_path
+        return 1.0 if later <= 0 else self.settings.rigidness * later
+
+    def work(self, task: ClassTask) -> float:
+        switches = task.index and not task.index % self.settings.tasks_per_path
+        paths = 1 + task.index // self.settings.tasks_per_path
+        return super().work(task) * (self.settings.candidates if switches else 1) * (1 + paths) / 2
