@@ -66,21 +66,20 @@ class BiC(Distilled):
         self.biases.append(Bias(task.labels).to(self.engine.device))
 
     def learn(self, task: ClassTask) -> None:
-        if not task.index:
-            return super().learn(task)
-        held_out = self.held_out(task)
-        rows = self.rows(task)
+        rows, held_out = self.rows(task), self.held_out(task)
         rows = rows[~torch.isin(rows, held_out)]
-        network = self.network.parameters()
-        self.engine.train(self, self.loss, rows, self.settings.plan(), network, fixed=self.taught)
-        self.fit_bias(held_out)
-        return None
+        plan = self.settings.plan(first=not task.index)
+        self.engine.train(self, self.loss, rows, plan, self.network.parameters(), fixed=self.taught)
+        if len(held_out):
+            self.fit_bias(held_out)
 
     def held_out(self, task: ClassTask) -> Tensor:
         """As many images of every class, old and new: a share of what the memory has of an old one."""
+        if not self.old:
+            return torch.zeros(0, dtype=torch.long)
         labels, memory = self.engine.labels.cpu(), self.memory.positions()
-        counts = torch.bincount(labels[memory], minlength=self.old)
-        each = max(1, int(self.settings.held_out_share * int(counts.min())))
+        fewest = int(torch.bincount(labels[memory], minlength=self.old).min())
+        each = max(1, int(self.settings.held_out_share * fewest))
         chosen = []
         for label in range(task.seen):
             own = memory[labels[memory] == label] if label < self.old else (labels == label).nonzero()[:, 0]

@@ -1,0 +1,256 @@
+"""The ideas of iCaRL, BiC, WA and RPSNet."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from torch.nn import functional
+
+from everspan.deep import resolve
+from everspan.deep.methods._base import distance
+from everspan.deep.runs import learn_task
+from everspan.scenarios import ClassScenario, ImageSet
+
+from ._common import make_engine, make_method
+
+GRID = {"widths": (4, 8, 8), "modules": 4, "candidates": 2, "tasks_per_path": 2, "optimiser": "adam"}
+scores = arrays("float32", (4, 5), elements=st.floats(-20.0, 20.0, width=32))
+
+
+def learned(name, tasks=2, **settings):
+    method, scenario = make_method(name, **settings)
+    for task in scenario[:tasks]:
+        learn_task(method, task)
+    return method, scenario
+
+
+# Distillation ---------------------------------------------------------------------------------------------------------
+
+
+@given(scores, st.floats(0.5, 8.0))
+def test_distillation_and_its_gradient_vanish_where_both_agree(values, temperature):
+    found = torch.from_numpy(values).requires_grad_()
+    loss = distance(found, torch.from_numpy(values) + 3.0, temperature)  # a constant changes no probability
+    (gradient,) = torch.autograd.grad(loss, found)
+    assert float(loss.detach()) == pytest.approx(0.0, abs=1e-5)
+    assert float(gradient.abs().max()) < 1e-5
+
+
+@given(scores, scores, st.floats(0.5, 8.0))
+def test_distillation_is_the_divergence_of_its_formula(found, wanted, temperature):
+    p = torch.softmax(torch.from_numpy(wanted).double() / temperature, dim=1)
+    q = torch.softmax(torch.from_numpy(found).double() / temperature, dim=1)
+    expected = (p * (p.log() - q.log())).sum(dim=1).mean()
+    value = distance(torch.from_numpy(found), torch.from_numpy(wanted), temperature)
+    assert float(value) == pytest.approx(float(expected), rel=1e-3, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["icarl", "wa", "bic"])
+def test_the_teacher_is_the_network_before_the_task(name):
+    method, scenario = learned(name, 1)
+    images = torch.rand(6, 1, 8, 8)
+    method.eval()
+    before = method.network(images).detach()
+    method.engine.begin(1, 4)
+    method.begin(scenario[1])
+    method.learn(scenario[1])
+    torch.testing.assert_close(method.taught(images), before, rtol=1e-4, atol=1e-5)
+    assert not any(p.requires_grad for p in method.scaffold.parameters())
+
+
+def test_the_loss_of_wa_weighs_by_the_share_of_old_classes():
+    method, scenario = learned("wa", 1)
+    method.engine.begin(1, 4)
+    method.begin(scenario[1])
+    method.eval()
+    images, targets = torch.rand(6, 1, 8, 8), functional.one_hot(torch.arange(6) % 4, 4).float()
+    with torch.no_grad():
+        method.network.classifier.weight.normal_()
+    found = method.network(images)
+    expected = 0.5 * functional.cross_entropy(found, targets)
+    expected += 0.5 * distance(found[:, :2], method.taught(images), 2.0)
+    torch.testing.assert_close(method.loss(images, targets), expected)
+
+
+# iCaRL ----------------------------------------------------------------------------------------------------------------
+
+
+def test_icarl_takes_the_nearest_mean_of_exemplars():
+    method, scenario = learned("icarl", 3)
+    engine = method.engine
+    test = torch.from_numpy(scenario.images.test_images)
+    found = engine.scores(method, test).argmax(dim=1)
+    with torch.no_grad():
+        method.eval()
+        means = []
+        for rows in method.memory.rows:
+            x = functional.normalize(method.network.features(engine._normalised(engine.images[rows] / 255.0)), dim=1)
+            means.append(functional.normalize(x.mean(dim=0), dim=0))
+        x = functional.normalize(method.network.features(engine._normalised(test / 255.0)), dim=1)
+    distances = torch.stack([(x - mean).square().sum(dim=1) for mean in means], dim=1)
+    assert torch.equal(found, distances.argmin(dim=1))
+    torch.testing.assert_close(-engine.scores(method, test), distances, rtol=1e-3, atol=1e-4)
+
+
+# WA -------------------------------------------------------------------------------------------------------------------
+
+
+def test_wa_makes_old_and_new_weights_as_long_in_the_mean():
+    method, _ = learned("wa", 3, epochs=4)
+    lengths = method.network.classifier.weight.detach().norm(dim=1)
+    assert float(lengths[:4].mean()) == pytest.approx(float(lengths[4:].mean()), rel=1e-5)
+    assert lengths.std() > 0  # of single classes they differ
+
+
+def test_wa_leaves_directions_as_they_are():
+    method, scenario = learned("wa", 1)
+    method.engine.begin(1, 4)
+    method.begin(scenario[1])
+    with torch.no_grad():
+        method.network.classifier.weight[2:] *= 7.0
+    before = method.network.classifier.weight.detach().clone()
+    method.align()
+    after = method.network.classifier.weight.detach()
+    assert torch.equal(before[:2], after[:2])
+    torch.testing.assert_close(functional.normalize(before, dim=1), functional.normalize(after, dim=1))
+
+
+# BiC ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("scale", "shift"), [(2.0, 0.0), (1.0, 3.0), (0.5, -2.0)])
+def test_bic_recovers_a_planted_bias(monkeypatch, scale, shift):
+    """Labels follow the softmax of scores; those of the new classes are then seen through (score - shift) / scale."""
+    rng = np.random.default_rng(0)
+    true = rng.normal(0.0, 1.5, (3000, 4))
+    chances = np.exp(true) / np.exp(true).sum(axis=1, keepdims=True)
+    labels = (rng.random(3000)[:, None] > chances.cumsum(axis=1)).sum(axis=1)
+    seen = np.concatenate([true[:, :2], (true[:, 2:] - shift) / scale], axis=1)
+    pixels = np.zeros((3000, 8, 8), dtype=np.uint8)
+    pixels[:, 0, :4] = np.clip(128.0 + 6.0 * seen, 0, 255).round()  # the scores, as an image
+    scenario = ClassScenario(ImageSet(pixels, labels, pixels[:8], np.arange(8) % 4), 2, order=range(4))
+    engine = make_engine(scenario, augment="none")
+    method, _ = make_method("bic", scenario, engine=engine, batch_size=3000, bias_epochs=300)
+    for task in scenario:
+        method.engine.begin(task.index, task.seen)
+        method.begin(task)
+    scores_of = lambda images: ((images * 0.25 + 0.5) * 255.0 - 128.0).flatten(1)[:, :4] / 6.0  # noqa: E731
+    monkeypatch.setattr(method, "frozen_copy", lambda: scores_of)
+    method.fit_bias(torch.arange(3000))
+    assert method.biases[-1].alpha.item() == pytest.approx(scale, rel=0.1)
+    assert method.biases[-1].beta.item() == pytest.approx(shift, abs=0.15)
+    assert (method.biases[0].alpha.item(), method.biases[0].beta.item()) == (1.0, 0.0)
+
+
+def test_bic_holds_out_as_many_of_every_class_and_trains_on_none_of_them():
+    method, scenario = learned("bic", 1, bias_epochs=1)
+    method.engine.begin(1, 4)
+    method.begin(scenario[1])
+    trained, original = [], method.engine.train
+
+    def train(module, loss, rows, *others, **more):
+        trained.append(set(rows.tolist()))
+        original(module, loss, rows, *others, **more)
+
+    method.engine.train = train
+    method.learn(scenario[1])
+    network_rows, bias_rows = trained
+    counts = torch.bincount(method.engine.labels[list(bias_rows)], minlength=4)
+    assert counts.min() == counts.max() >= 1
+    assert not network_rows & bias_rows
+    assert network_rows | bias_rows == set(method.rows(scenario[1]).tolist())
+
+
+def test_bic_corrects_the_new_classes_alone_and_the_network_stays():
+    method, scenario = learned("bic", 1)
+    method.engine.begin(1, 4)
+    method.begin(scenario[1])
+    with torch.no_grad():
+        method.biases[-1].alpha.fill_(0.5)
+        method.biases[-1].beta.fill_(-1.0)
+    found = torch.rand(3, 4)
+    assert torch.equal(method.corrected(found), torch.cat([found[:, :2], 0.5 * found[:, 2:] - 1.0], dim=1))
+    before = {name: t.clone() for name, t in method.network.state_dict().items()}
+    method.fit_bias((method.engine.labels < 4).nonzero()[:, 0])
+    assert all(torch.equal(before[name], t) for name, t in method.network.state_dict().items())
+
+
+# RPSNet ---------------------------------------------------------------------------------------------------------------
+
+
+def modules_of(grid):
+    return {
+        (layer, place): {name: t.clone() for name, t in one.state_dict().items()}
+        for layer, modules in enumerate(grid.layers)
+        for place, one in enumerate(modules)
+    }
+
+
+def equal(first, second):
+    return all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_rpsnet_keeps_its_path_between_switches_and_freezes_it_after():
+    method, scenario = make_method("rpsnet", **GRID)
+    paths, kept = [], []
+    for task in scenario:
+        learn_task(method, task)
+        paths.append(method.grid.path.clone())
+        kept.append(modules_of(method.grid))
+    assert torch.equal(paths[0], paths[1])
+    assert paths[0][:, 0].all()
+    assert (paths[2].sum(dim=1) == 1).all()
+    assert torch.equal(method.grid.fixed, paths[0])
+    for place in kept[0]:
+        on_first, on_second = bool(paths[0][place]), bool(paths[2][place] & ~paths[0][place])
+        assert equal(kept[1][place], kept[2][place]) is not on_second  # the first path is as it was, statistics too
+        assert equal(kept[0][place], kept[1][place]) is not on_first
+
+
+def test_rpsnet_adds_up_all_modules_at_work():
+    method, scenario = make_method("rpsnet", **GRID)
+    for task in scenario:
+        learn_task(method, task)
+    grid, images = method.grid.eval(), torch.rand(3, 1, 8, 8)
+    x = images
+    for layer in range(3):
+        total = sum(grid.layers[layer][i](x) for i in range(4) if grid.path[layer, i] or grid.fixed[layer, i])
+        if layer == 1:
+            total = total + grid.shortcuts["1"](x)  # from 4 to 8 channels: the image itself does not fit
+        elif layer == 2:
+            total = total + x
+        x = functional.relu(total)
+    torch.testing.assert_close(grid.features(images), x.mean(dim=(2, 3)))
+
+
+def test_the_controller_weighs_distillation_more_with_every_task():
+    method, _ = make_method("rpsnet", **GRID)
+    weights = []
+    for session in range(10):
+        method.session = session
+        weights.append(method.controller())
+    assert weights == [1.0, 1.0, 1.0, 2.5, 5.0, 7.5, 10.0, 12.5, 15.0, 17.5]
+
+
+def test_the_better_candidate_is_kept(monkeypatch):
+    method, scenario = make_method("rpsnet", **(GRID | {"candidates": 3}))
+    for task in scenario[:2]:
+        learn_task(method, task)
+    seen, marks = [], iter([0.2, 0.9, 0.5])
+    monkeypatch.setattr(method, "judge", lambda rows: (seen.append(method.grid.path.clone()), next(marks))[1])
+    method.engine.begin(2, 6)
+    method.begin(scenario[2])
+    method.learn(scenario[2])
+    assert len(seen) == 3
+    assert torch.equal(method.grid.path, seen[1])
+
+
+def test_epochs_given_are_those_of_all_tasks():
+    _, own = resolve({"method": "icarl", "data": "cifar100"})
+    assert own.plan(first=True).epochs == 200
+    _, own = resolve({"method": "icarl", "data": "cifar100", "epochs": 3})
+    assert own.plan(first=True).epochs == own.plan().epochs == 3
