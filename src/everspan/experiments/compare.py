@@ -15,7 +15,16 @@ from ..reports import COLORS, Page, house_style, new_figure, save_figure
 
 _LINES = ("-", "--", "-.", ":")
 _PROTOCOL = ("data", "increment", "first", "memory_total", "memory_per_class", "held_out")
-NAMES = {"hlll": "H-LLL", "joint": "Joint", "replay": "Replay", "finetune": "Finetune"}
+NAMES = {
+    "bic": "BiC",
+    "finetune": "Finetune",
+    "hlll": "H-LLL",
+    "icarl": "iCaRL",
+    "joint": "Joint",
+    "replay": "Replay",
+    "rpsnet": "RPSNet",
+    "wa": "WA",
+}
 FIGURES = {
     "average_incremental_accuracy": "average incremental accuracy",
     "last_accuracy": "last accuracy",
