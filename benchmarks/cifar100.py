@@ -49,7 +49,7 @@ def run_one(name, arguments):
     if arguments.held_out:
         given["held_out"] = arguments.held_out
     started = time.perf_counter()
-    results = run(*resolve(given), arguments.work / name, data_folder=arguments.data_dir, every=1e9)
+    results = run(*resolve(given), arguments.work / name, data_folder=arguments.data_dir, every=120.0)
     print(
         f"{name}: average {results['average_incremental_accuracy']:.2f}, last {results['last_accuracy']:.2f}, "
         f"{results['timing']['seconds']:.0f} s ({time.perf_counter() - started:.0f} s now), curve "

@@ -30,7 +30,8 @@ import torch
 
 from everspan.deep import resolve, run
 
-METHODS = ("hlll", "hlll best", "replay", "finetune", "joint")
+METHODS = ("hlll", "hlll best", "icarl", "bic", "wa", "rpsnet", "replay", "finetune", "joint")
+RIVALS = ("icarl", "bic", "wa")
 
 
 def one(method, seed):
@@ -65,6 +66,8 @@ def main():
     promises = {
         "H-LLL at least 93%": min(r["average_incremental_accuracy"] for r in runs["hlll"]) >= 93.0,
         "H-LLL above replay": means["hlll"] > means["replay"],
+        "iCaRL, BiC and WA above replay": min(means[name] for name in RIVALS) > means["replay"],
+        "H-LLL above iCaRL, BiC, WA and RPSNet": means["hlll"] > max(means[name] for name in (*RIVALS, "rpsnet")),
         "H-LLL 30 points above finetune": means["hlll"] > means["finetune"] + 30.0,
         "joint above all": means["joint"] >= max(means.values()),
     }

@@ -16,7 +16,7 @@ from .methods import MethodSettings, load_method, setting
 class RunSettings:
     """All of a run but the method's own hyper-parameters."""
 
-    method: str = setting("hlll", "hlll, replay, finetune, joint, or your own as module:Class")
+    method: str = setting("hlll", "hlll, icarl, bic, wa, rpsnet, replay, finetune, joint, or your own as module:Class")
     data: str = setting("digits", "digits, cifar10, cifar100, an .npz file, or a folder of pictures")
     recipe: str = setting("paper", "named hyper-parameters of the method")
     increment: int = setting(10, "classes a task")

@@ -1,0 +1,160 @@
+"""How the recipe ``best`` was chosen: designed experiments on held-out training images of CIFAR-100.
+
+The test images are never looked at. Of 50 classes in 5 tasks a fifth of the training images is held out (so 5,000 to
+judge on after the last task), and the memory is 1,000 images, so that an old class ends with 20 as it does in the whole
+protocol. Several settings are changed at once in a fractional factorial design: every run says something about every
+setting, and an effect is the mean of the runs with it minus the mean of those without.
+
+    PYTHONPATH=src python benchmarks/cifar100_recipes.py --design second --data-dir PARENT_OF_CIFAR
+
+Measured on one H200, 2026-11-15, 100 epochs a task, average incremental accuracy over the 5 tasks; raw numbers in
+results/cifar100_recipes.json. The first design, 16 runs, its residual standard deviation 0.36 points:
+
+| changed | effect on the average | on the first task | on the last step |
+|---|---|---|---|
+| weight decay 0.001 instead of 0.0005 | +1.27 | +1.67 | +1.12 |
+| half the learning rate (0.05 at batch 128) | -2.37 | -3.15 | -1.75 |
+| distillation, weight 1 | +0.24 | +0.45 | +0.45 |
+| batch 256 and twice the rate instead of 128 | -0.31 | -0.58 | -0.38 |
+| CutMix on all images instead of half | -0.80 | -3.58 | +1.54 |
+| affine, contrast, saturation, Cutout on 60% instead of 40% | -0.42 | -0.60 | +0.01 |
+| old images seen three times an epoch, as many images in all | -2.67 | -2.92 | -3.79 |
+| weights averaged over the last 3% of the steps | -0.18 | -0.20 | -0.16 |
+
+Test-time views shifted by a pixel gave +0.1 to +0.7 in every run. The last two were taken out of the code again. Beside
+the design, with distillation and batch 256: weight decay 0.002 reached 80.25, distillation of weight 3 reached 79.46
+at weight decay 0.001; the nearest run of the design had 79.55.
+"""
+
+# isort: off
+import common  # first: it sets one thread before numpy is loaded
+# isort: on
+
+import argparse
+import itertools
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from everspan.deep.augment import Augmentation
+from everspan.deep.backbones import backbone_factory
+from everspan.deep.engine import Engine
+from everspan.deep.memory import ExemplarMemory
+from everspan.deep.methods import load_method
+from everspan.deep.runs import learn_task
+from everspan.scenarios import ClassScenario, ImageSet, load_images
+
+AUGMENT = "crop:4,flip,brightness,affine:0.4,contrast:0.4,saturation:0.4,cutout:0.4,cutmix:{}"
+
+
+def second(on):
+    """Around the best of the first design: more weight decay, a higher rate, more CutMix, larger batches."""
+    a, b, c = on[:3]
+    d = a ^ b ^ c
+    return {
+        "weight_decay": 4e-3 if a else 2e-3,
+        "learning_rate": (0.4 if b else 0.2) * (2.0 if d else 1.0),
+        "augment": AUGMENT.format(0.8 if c else 0.5),
+        "batch_size": 512 if d else 256,
+    }, (a, b, c, d)
+
+
+DESIGNS = {"second": (second, 3, ("weight decay 0.004", "twice the rate", "CutMix on 80%", "batch 512"))}
+
+
+def held_out_scenario(images, order, tasks=5, share=0.2):
+    """Some classes in some order, a share of their training images as the test."""
+    rng = np.random.default_rng(order)
+    classes = rng.permutation(images.classes)[: 10 * tasks]
+    train, test = [], []
+    for c in classes:
+        rows = rng.permutation(np.flatnonzero(images.train_labels == c))
+        count = int(share * len(rows))
+        test += rows[:count].tolist()
+        train += rows[count:].tolist()
+    place = np.full(images.classes, -1)
+    place[classes] = np.arange(len(classes))
+    pixels, labels = np.moveaxis(images.train_images, 1, -1), place[images.train_labels]
+    some = ImageSet(pixels[train], labels[train], pixels[test], labels[test])
+    return ClassScenario(some, 10, order=range(10 * tasks))
+
+
+def one(scenario, given, memory=1000):
+    """The curve with mirror images, and with shifted views beside them."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    kind = load_method("hlll")
+    own = kind.Settings(**{**kind.recipes["best"], **given})
+    engine = Engine(
+        torch.from_numpy(scenario.images.train_images),
+        torch.from_numpy(scenario.train_labels),
+        mean=(0.5071, 0.4867, 0.4408),
+        std=(0.2675, 0.2565, 0.2761),
+        augmentation=Augmentation.parse(own.augment),
+        device=device,
+        bf16=device.type == "cuda",
+        compile=True,
+    )
+    method = kind(own, engine, ExemplarMemory(total=memory), backbone_factory(own.backbone, 3))
+    test, labels = (torch.from_numpy(v).to(device) for v in (scenario.images.test_images, scenario.test_labels))
+    found = {"settings": given, "flip": [], "flip and shift": [], "images_per_second": []}
+    for task in scenario:
+        engine.trained_images, engine.training_seconds = 0, 0.0
+        learn_task(method, task)
+        seen = labels < task.seen
+        for name, shift in (("flip", 0), ("flip and shift", 1)):
+            engine.flip_test, engine.shift_test = True, shift
+            right = engine.scores(method, test[seen]).argmax(dim=1) == labels[seen]
+            found[name].append(100.0 * float(right.float().mean()))
+        found["images_per_second"].append(engine.trained_images / engine.training_seconds)
+    return found
+
+
+def effects(runs, names):
+    """The mean of the runs with a change minus the mean of those without."""
+    signs = np.array([run["changed"] for run in runs], dtype=bool)
+    curves = np.array([run["flip and shift"] for run in runs])
+    for column, name in enumerate(names):
+        on, off = curves[signs[:, column]], curves[~signs[:, column]]
+        average, first, last = (
+            on.mean() - off.mean(),
+            (on[:, 0].mean() - off[:, 0].mean()),
+            on[:, -1].mean() - off[:, -1].mean(),
+        )
+        print(f"{name:24s}  average {average:+.2f}  first task {first:+.2f}  last step {last:+.2f}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--design", choices=DESIGNS, default="second")
+    parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--epochs", type=int, default=100)
+    parser.add_argument("--order", type=int, default=7)
+    parser.add_argument("--tasks", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=1e9, help="start no run after so long")
+    parser.add_argument("--results", type=Path, default=common.RESULTS / "cifar100_recipes.json")
+    arguments = parser.parse_args()
+    make, letters, names = DESIGNS[arguments.design]
+    scenario = held_out_scenario(load_images("cifar100", arguments.data_dir), arguments.order, arguments.tasks)
+    runs, started = [], time.perf_counter()
+    for on in itertools.product((0, 1), repeat=letters):
+        if time.perf_counter() - started > arguments.seconds:
+            print("no time for more runs")
+            break
+        given, changed = make(on)
+        run = one(scenario, {"epochs": arguments.epochs, **given}) | {"changed": changed}
+        runs.append(run)
+        curve = run["flip and shift"]
+        print(
+            f"{changed}  {np.mean(curve):.2f}  {np.round(curve, 1)}  {time.perf_counter() - started:.0f} s", flush=True
+        )
+        known = json.loads(arguments.results.read_text()) if arguments.results.exists() else {}
+        known[arguments.design] = {"measured": common.measured(np, torch), "names": names, "runs": runs}
+        arguments.results.write_text(json.dumps(known, indent=1) + "\n")
+    effects(runs, names)
+
+
+if __name__ == "__main__":
+    main()
