@@ -9,6 +9,7 @@ import sys
 import pytest
 
 import everspan
+from everspan.cli import main
 
 
 def run(*arguments, cwd):
@@ -72,3 +73,16 @@ def test_help_and_version(tmp_path):
     assert "demo" in run("--help", cwd=tmp_path).stdout
     assert "example:" in run("demo", "--help", cwd=tmp_path).stdout
     assert run("--version", cwd=tmp_path).stdout.strip() == f"everspan {everspan.__version__}"
+
+
+def test_bounds_for_a_person_and_as_json(capsys):
+    assert main(["bounds", "--d", "200", "--k", "8", "--m", "1000", "--epsilon", "0.05"]) == 0
+    text = capsys.readouterr().out
+    assert "1,000 tasks that share 8 linear features of 200 inputs" in text
+    assert "Theorem 2 (at least)" in text
+    assert main(["bounds", "--k", "4", "--m", "50", "--json"]) == 0
+    labels = [round(row["labels"]) for row in json.loads(capsys.readouterr().out)["bounds"]]
+    assert labels == [18_000, 18_000, 162_000, 10_000, 10_000, 50_000, 10_000]
+    assert main(["bounds", "--k", "200"]) == 2
+    said = capsys.readouterr().err
+    assert said == "everspan bounds: 200 features do not fit into 100 dimensions: k must be at most d\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import tempfile
@@ -57,6 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--seed", type=int, default=0, help="seed of the random numbers")
     demo.add_argument("--out", type=Path, default=Path("everspan-demo"), help="folder to write into")
     demo.set_defaults(run=_demo)
+    _add_bounds(commands)
     commands.add_parser("incremental", help="teach a network new classes, task after task (needs PyTorch)")
     compare = commands.add_parser(
         "compare",
@@ -133,6 +135,38 @@ def _simulate(options: argparse.Namespace) -> int:
     command = "everspan simulate " + " ".join(f"--{name} {getattr(options, name)}" for name in names)
     for path in simulate.write(options.out, results, command):
         print(f"wrote {path}")
+    return 0
+
+
+def _add_bounds(commands: Any) -> None:
+    bounds = commands.add_parser(
+        "bounds",
+        help="the paper's bounds for your own numbers: features, accuracies, labels",
+        description="Prints what the theorems say for so many inputs, features and tasks: how accurately a feature "
+        "must be learned, how many are learned at most, and the labels of every row of the paper's Table 1. Numbers of "
+        "labels are known up to a constant only.",
+        epilog="example: everspan bounds --d 200 --k 8 --m 1000 --epsilon 0.05",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    bounds.add_argument("--d", type=_count, default=100, help="columns of the inputs")
+    bounds.add_argument("--k", type=_count, default=5, help="features that all tasks share")
+    bounds.add_argument("--m", type=_count, default=100, help="tasks")
+    bounds.add_argument("--epsilon", type=_amount, default=0.1, help="the error every task must meet")
+    bounds.add_argument("--features", choices=("linear", "nonlinear"), default="linear", help="kind of the features")
+    bounds.add_argument("--c1", type=_amount, default=0.3183098861837907, help="of Assumption 1, the lower constant")
+    bounds.add_argument("--c2", type=_amount, default=0.3183098861837907, help="the upper one; both 1/pi for Gaussians")
+    bounds.add_argument("--constant", type=_amount, default=1.0, help="in front of every number of labels")
+    bounds.add_argument("--logarithms", action="store_true", help="with those of the theorems, where they state them")
+    bounds.add_argument("--json", action="store_true", help="print JSON")
+    bounds.set_defaults(run=_bounds)
+
+
+def _bounds(options: argparse.Namespace) -> int:
+    from .experiments import bounds
+
+    names = ("d", "k", "m", "epsilon", "features", "constant", "logarithms")
+    found = bounds.of(c1=options.c1, c2=options.c2, **{name: getattr(options, name) for name in names})
+    print(json.dumps(found, indent=1) if options.json else "\n".join(bounds.lines(found)))
     return 0
 
 

@@ -1,5 +1,42 @@
 """The theorems as functions."""
 
-from ._bounds import most_features
+from ._angles import effective_dimension, principal_angles, separated, subspace_angle
+from ._bounds import (
+    Bound,
+    Setting,
+    all_at_once,
+    balcan_parameters,
+    epsilon_acc,
+    independent,
+    most_features,
+    table_1,
+    theorem_1,
+    theorem_2,
+    theorem_3,
+    theorem_4,
+    theorem_5,
+    theorem_6,
+    theorem_7,
+)
 
-__all__ = ["most_features"]
+__all__ = [
+    "Bound",
+    "Setting",
+    "all_at_once",
+    "balcan_parameters",
+    "effective_dimension",
+    "epsilon_acc",
+    "independent",
+    "most_features",
+    "principal_angles",
+    "separated",
+    "subspace_angle",
+    "table_1",
+    "theorem_1",
+    "theorem_2",
+    "theorem_3",
+    "theorem_4",
+    "theorem_5",
+    "theorem_6",
+    "theorem_7",
+]
