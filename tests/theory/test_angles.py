@@ -17,7 +17,9 @@ from everspan.theory import effective_dimension, principal_angles, separated, su
 def test_angles_are_those_of_scipy(p, q, d, seed):
     rng = np.random.default_rng(seed)
     U, V = rng.normal(size=(p, d)), rng.normal(size=(q, d))
-    np.testing.assert_allclose(principal_angles(U, V), subspace_angles(U.T, V.T), atol=1e-7)  # ours is nearer where they are small
+    np.testing.assert_allclose(
+        principal_angles(U, V), subspace_angles(U.T, V.T), atol=1e-7
+    )  # ours is nearer where they are small
 
 
 @pytest.mark.parametrize("angle", [1e-9, 1e-5, 0.3, 1.2, np.pi / 2])

@@ -18,10 +18,12 @@ from ._bounds import (
     theorem_6,
     theorem_7,
 )
+from ._spread import SpreadEstimate, spread, whitening
 
 __all__ = [
     "Bound",
     "Setting",
+    "SpreadEstimate",
     "all_at_once",
     "balcan_parameters",
     "effective_dimension",
@@ -30,6 +32,7 @@ __all__ = [
     "most_features",
     "principal_angles",
     "separated",
+    "spread",
     "subspace_angle",
     "table_1",
     "theorem_1",
@@ -39,4 +42,5 @@ __all__ = [
     "theorem_5",
     "theorem_6",
     "theorem_7",
+    "whitening",
 ]
