@@ -88,6 +88,17 @@ def test_pictures_are_predicted_from_the_command_line(digits_run, tmp_path, caps
     assert 0.0 < float(probability) <= 1.0
 
 
+@pytest.mark.parametrize("method", ["icarl", "bic", "rpsnet"])
+def test_the_exported_model_looks_at_the_same_views(tmp_path, method):
+    flags = ["--method", method, *QUICK, "--flip-test", "yes", "--shift-test", "1", "--out", str(tmp_path)]
+    assert main(["incremental", *flags]) == 0
+    images = np.random.default_rng(0).integers(0, 256, (5, 8, 8, 1), dtype=np.uint8)
+    program = torch.export.load(tmp_path / "model.pt2").module()
+    found = program(torch.from_numpy(np.moveaxis(images, -1, 1).copy())).detach()
+    wanted = IncrementalModel.load(tmp_path).predict_proba(images)
+    torch.testing.assert_close(found, torch.from_numpy(wanted), rtol=1e-4, atol=1e-5)
+
+
 def test_a_network_that_cannot_be_exported_is_a_network_all_the_same(tmp_path, capsys):
     flags = ["--epochs", "1", "--backbone", "tests.deep._common:Odd", "--device", "cpu", "--jobs", "1"]
     assert main(["incremental", "--method", "finetune", *flags, "--out", str(tmp_path / "run")]) == 0
@@ -151,14 +162,14 @@ runpy.run_module('everspan.deep', run_name='__main__')
         (["--memory-total", "9", "--memory-per-class", "2"], "different protocols"),
         (["--increment", "3"], "do not split"),
         (["--class-order", "0,1,2"], "each of the 10 classes once"),
-        (["--epochs", "0"], "epochs must be at least 1"),
+        (["--epochs", "0"], "epochs must be from 1 to 1,000,000"),
         (["--held-out", "1.5"], "between 0 and 1"),
         (["--augment", "spin"], "unknown augmentation 'spin'"),
         (["--augment", "crop:inf"], "crop: 0 to 64 pixels"),
         (["--augment", "cutmix,cutmix"], "there twice"),
-        (["--classifier-epochs", "0"], "classifier_epochs must be at least 1"),
+        (["--classifier-epochs", "0"], "classifier_epochs must be from 1 to 1,000,000"),
         (["--temperature", "inf"], "temperature must be above zero and finite"),
-        (["--epochs", "100000000000"], "epochs must be at most"),
+        (["--epochs", "100000000000"], "epochs must be from 1 to 1,000,000"),
         (["--seed", "-1"], "seed must be zero or more"),
         (["--class-order", "-1"], "seed of a class order"),
         (["--jobs", "-4"], "threads must be at least 1"),

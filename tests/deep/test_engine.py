@@ -156,6 +156,50 @@ def test_descent_is_that_of_torch(plan, made):
     torch.testing.assert_close(module.layer.weight, reference.layer.weight, rtol=1e-4, atol=1e-5)
 
 
+class Laid(nn.Module):
+    """Parameters whose gradients come in another order of memory: transposed, expanded, channels first and last."""
+
+    def __init__(self):
+        super().__init__()
+        self.turned = nn.Parameter(torch.linspace(-1.0, 1.0, 6 * 64).view(6, 64))
+        self.spread = nn.Parameter(torch.ones(3, 64, 6))
+        self.conv = nn.Conv2d(1, 6, 3, padding=1)
+
+    def forward(self, x):
+        flat = x.flatten(1)
+        return flat @ self.turned.t() + torch.einsum("bi,kij->bj", flat, self.spread) + self.conv(x).mean(dim=(2, 3))
+
+    def loss(self, images, targets):
+        return nn.functional.cross_entropy(self(images), targets)
+
+
+@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
+def test_gradients_of_any_layout_are_taken_as_they_are(optimiser):
+    torch.manual_seed(0)
+    module = Laid()
+    reference = copy.deepcopy(module)
+    plan = Plan(epochs=3, batch_size=72, learning_rate=0.01, weight_decay=0.0, milestones=(), optimiser=optimiser)
+    engine = make_engine(scenario(), augment="none")
+    engine.begin(0, 6)
+    engine.train(module, module.loss, torch.arange(72), plan)
+    made = torch.optim.SGD(reference.parameters(), 0.01, 0.9) if optimiser == "sgd" else None
+    made = made or torch.optim.Adam(reference.parameters(), 0.01)
+    images = engine._normalised(engine.images / 255.0)
+    for _ in range(3):
+        made.zero_grad()
+        reference.loss(images, nn.functional.one_hot(engine.labels, 6).float()).backward()
+        made.step()
+    for name, wanted in reference.named_parameters():
+        torch.testing.assert_close(module.get_parameter(name), wanted, rtol=1e-3, atol=1e-4)
+
+
+def test_nothing_to_train_on_is_said_so():
+    engine = make_engine(scenario())
+    engine.begin(2, 6)
+    with pytest.raises(ValueError, match="no image to train on in task 3"):
+        engine.train(Linear(), Linear().loss, torch.zeros(0, dtype=torch.long), Plan(epochs=1))
+
+
 @pytest.mark.parametrize("ahead", [1, 20, 24, 64, 1000])
 def test_batches_made_ahead_are_the_same_batches(ahead):
     """Whatever is made at once, a step sees the same images, targets and fixed values."""

@@ -11,6 +11,7 @@ from hypothesis.extra.numpy import arrays
 from torch.nn import functional
 
 from everspan.deep import resolve
+from everspan.deep.memory import ExemplarMemory
 from everspan.deep.methods._base import distance
 from everspan.deep.runs import learn_task
 from everspan.scenarios import ClassScenario, ImageSet
@@ -165,6 +166,24 @@ def test_bic_holds_out_as_many_of_every_class_and_trains_on_none_of_them():
     assert network_rows | bias_rows == set(method.rows(scenario[1]).tolist())
 
 
+@pytest.mark.parametrize("name", ["bic", "rpsnet"])
+def test_a_class_of_one_image_is_learned_from_it(name):
+    settings = {"bias_epochs": 1} if name == "bic" else GRID | {"tasks_per_path": 1}
+    method, scenario = make_method(name, memory=ExemplarMemory(total=6), **settings)
+    for task in scenario:
+        seen, original = [], method.engine.train
+
+        def train(module, loss, rows, *others, seen=seen, original=original, **more):
+            seen.append(rows.clone())
+            original(module, loss, rows, *others, **more)
+
+        method.engine.train = train
+        learn_task(method, task)
+        method.engine.train = original
+        counts = torch.bincount(method.engine.labels[seen[0]], minlength=task.seen)
+        assert counts.min() >= 1
+
+
 def test_bic_corrects_the_new_classes_alone_and_the_network_stays():
     method, scenario = learned("bic", 1)
     method.engine.begin(1, 4)
@@ -247,6 +266,37 @@ def test_the_better_candidate_is_kept(monkeypatch):
     method.learn(scenario[2])
     assert len(seen) == 3
     assert torch.equal(method.grid.path, seen[1])
+
+
+def test_many_widths_on_small_images():
+    method, scenario = make_method("rpsnet", **(GRID | {"widths": (2, 3, 4, 5, 6, 7)}))
+    learn_task(method, scenario[0])  # 8 x 8 images cannot be halved five times
+
+
+def test_the_profile_of_gradient_descent_is_not_that_of_adam():
+    _, own = resolve({"method": "rpsnet", "data": "digits"})
+    assert (own.optimiser, own.learning_rate, own.weight_decay) == ("adam", 1e-3, 0.0)
+    _, own = resolve({"method": "rpsnet", "data": "digits", "recipe": "strong"})
+    assert (own.optimiser, own.learning_rate, own.weight_decay) == ("sgd", 0.1, 5e-3)
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "message"),
+    [
+        ("rpsnet", {"rigidness": -5.0}, "rigidness must be zero or more"),
+        ("rpsnet", {"temperature": float("inf")}, "temperature must be above zero and finite"),
+        ("rpsnet", {"candidates": 10**9}, "candidates must be from 1 to 1,000,000"),
+        ("bic", {"bias_learning_rate": float("nan")}, "bias_learning_rate must be zero or more"),
+        ("bic", {"bias_epochs": 10**10}, "bias_epochs must be from 1"),
+        ("wa", {"milestones": (0.5, float("nan"))}, "milestones must be shares"),
+        ("icarl", {"first_milestones": (2.0,)}, "first_milestones must be shares"),
+        ("hlll", {"optimiser": "adam", "nesterov": True}, "nesterov needs gradient descent"),
+        ("hlll", {"momentum": 1.0}, "momentum must be below 1"),
+    ],
+)
+def test_bad_values_are_refused(method, given, message):
+    with pytest.raises(ValueError, match=message):
+        resolve({"method": method, **given})
 
 
 def test_epochs_given_are_those_of_all_tasks():

@@ -101,7 +101,8 @@ def stopped_after(epochs):
         ("icarl", {}),
         ("wa", {"first_epochs": 4}),
         ("bic", {"bias_epochs": 3}),
-        ("rpsnet", {"widths": (4, 8), "modules": 3, "candidates": 2, "tasks_per_path": 2, "optimiser": "adam"}),
+        ("rpsnet", {"widths": (4, 8), "modules": 3, "candidates": 2, "tasks_per_path": 2}),
+        ("rpsnet", {"widths": (4, 4, 8), "modules": 9, "candidates": 2, "tasks_per_path": 1}),
     ],
 )
 def test_a_run_stopped_at_every_epoch_ends_with_the_same_bits(tmp_path, data, method, changes):

@@ -140,17 +140,21 @@ class Report:
     def __init__(self, scenario: ClassScenario, method: Method) -> None:
         self.tasks = len(scenario)
         self.work = [method.work(task) for task in scenario]
+        self.stages = [method.stages(task) for task in scenario]
         self.started = self.shown = time.perf_counter()
         self.begun: float | None = None
         self.pace: float | None = None
 
     def epoch(self, place: Place, epochs: int, loss: float, images: int, seconds: float) -> None:
-        share, later = (place.epoch / epochs, 0.0) if not place.stage else (1.0, (epochs - place.epoch) * seconds)
+        long = self.stages[place.task]
+        share, later = min((place.stage + place.epoch / epochs) / long, 1.0), 0.0
+        if place.stage >= long:
+            later = (epochs - place.epoch) * seconds
         done = sum(self.work[: place.task]) + share * self.work[place.task]
         now = time.perf_counter()
         if self.begun is None:
-            self.begun = done - self.work[place.task] / epochs  # where this process began
-        if not place.stage:  # how long a unit of work takes; stages after the first are short and told as they are
+            self.begun = done - self.work[place.task] / (long * epochs)  # where this process began
+        if place.stage < long:  # how long a unit of work takes; stages after these are short and told as they are
             self.pace = (now - self.started) / max(done - self.begun, 1e-9)
         pace = seconds * epochs / self.work[0] if self.pace is None else self.pace
         left = later + (sum(self.work) - done) * pace

@@ -22,6 +22,7 @@ from torch.optim.sgd import sgd
 from .augment import Augmentation
 
 Loss = Callable[..., Tensor]
+Parameters = Iterable[nn.Parameter] | Callable[[], Iterable[nn.Parameter]] | None
 AHEAD = 1024  # images of so many steps are made at once, on a GPU
 
 
@@ -67,8 +68,11 @@ class Place:
 class Keeper(Protocol):
     """Who saves the state of a run and gives it back."""
 
-    def restore(self, place: Place, method: nn.Module, momentum: list[Tensor]) -> int | None:
-        """Fill in the state of this stage and return its next epoch; None where the stage was over already."""
+    def restore(self, place: Place, method: nn.Module) -> int | None:
+        """Fill in the weights of this stage and return its next epoch; None where the stage was over already."""
+
+    def restore_momentum(self, place: Place, momentum: list[Tensor]) -> None:
+        """Fill in the momentum, where this stage was under way."""
 
     def save(self, place: Place, method: nn.Module, momentum: list[Tensor]) -> None:
         """Save, where it is time to."""
@@ -164,13 +168,14 @@ class Engine:
         loss: Loss,
         rows: Tensor,
         plan: Plan,
-        parameters: Iterable[nn.Parameter] | None = None,
+        parameters: Parameters = None,
         fixed: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         """One stage: minimise a loss of (images, targets) over these rows of the training images.
 
         Targets are probabilities (batch, classes seen): one-hot, or mixed where CutMix mixed the images. Without
-        ``parameters``, all of the method's that ask for a gradient are trained. ``fixed`` is what of the images does
+        ``parameters``, all of the method's that ask for a gradient are trained; where which ones depends on what was
+        learned, it is a function that says so. ``fixed`` is what of the images does
         not change in this stage, such as the features of frozen encoders: it is computed without a gradient for many
         images at once, and the loss is then one of (images, targets, what ``fixed`` gave).
         """
@@ -189,17 +194,23 @@ class Engine:
         loss: Loss,
         rows: Tensor,
         plan: Plan,
-        parameters: Iterable[nn.Parameter] | None,
+        parameters: Parameters,
         fixed: Callable[[Tensor], Tensor] | None,
     ) -> None:
+        if not len(rows):
+            raise ValueError(f"there is no image to train on in task {self.task + 1}")
+        here = Place(self.task, self.stage)
+        first = self.keeper.restore(here, method) if self.keeper else 0
+        if first is None:
+            return
         method.train()
-        trained = [p for p in (method.parameters() if parameters is None else parameters) if p.requires_grad]
+        given = parameters() if callable(parameters) else parameters
+        trained = [p for p in (method.parameters() if given is None else given) if p.requires_grad]
         batch = min(plan.batch_size, len(rows))
         steps = len(rows) // batch
         descent = Descent(trained, plan, self.device)
-        first = self.keeper.restore(Place(self.task, self.stage), method, descent.momentum) if self.keeper else 0
-        if first is None:
-            return
+        if self.keeper:
+            self.keeper.restore_momentum(here, descent.momentum)
         if self.compile:
             _compile(method)
         together = -(-steps // max(1, round(steps * batch / max(self.ahead, batch))))  # steps made ready at once
@@ -247,7 +258,7 @@ class Engine:
                 step()
             mean_loss = float(total) / steps  # waits for the device
             self._count(steps * batch, time.perf_counter() - started)
-            here = Place(self.task, self.stage, epoch + 1)
+            place_now = Place(self.task, self.stage, epoch + 1)
             if not np.isfinite(mean_loss):
                 raise FloatingPointError(
                     f"the loss is no number any more in task {self.task + 1}, epoch {epoch + 1}: "
@@ -255,9 +266,9 @@ class Engine:
                 )
             if self.progress:
                 seconds = time.perf_counter() - started
-                self.progress.epoch(here, plan.epochs, mean_loss, steps * batch, seconds)
+                self.progress.epoch(place_now, plan.epochs, mean_loss, steps * batch, seconds)
             if self.keeper:
-                self.keeper.save(here, method, descent.momentum)
+                self.keeper.save(place_now, method, descent.momentum)
 
     def _count(self, images: int, seconds: float) -> None:
         self.trained_images += images
@@ -290,14 +301,8 @@ class Engine:
         """The method's scores of images given as bytes, averaged over the views of an image that are asked for."""
 
         def mean_of_views(x: Tensor) -> Tensor:
-            views = [x]
-            if self.shift_test:
-                padded = functional.pad(x, [self.shift_test] * 4, mode="replicate")
-                height, width = x.shape[2:]
-                views += [padded[:, :, :height, :width], padded[:, :, -height:, -width:]]
-            if self.flip_test:
-                views += [view.flip(3) for view in views]
-            return torch.stack([cast(Tensor, method(view)).float() for view in views]).mean(dim=0)
+            seen = views(x, self.flip_test, self.shift_test)
+            return torch.stack([cast(Tensor, method(view)).float() for view in seen]).mean(dim=0)
 
         return self._infer(method, mean_of_views, images, batch_size)
 
@@ -319,6 +324,16 @@ class Engine:
         return torch.cat(parts)
 
 
+def views(images: Tensor, flips: bool, shift: int) -> list[Tensor]:
+    """What is looked at of images at test time: they themselves, shifted to two corners, and all of it mirrored."""
+    found = [images]
+    if shift:
+        padded = functional.pad(images, [shift] * 4, mode="replicate")
+        height, width = images.shape[2:]
+        found += [padded[:, :, :height, :width], padded[:, :, -height:, -width:]]
+    return [*found, *(view.flip(3) for view in found)] if flips else found
+
+
 class Descent:
     """Gradient descent with momentum and weight decay, or Adam; its rate is in a tensor that a recorded step can read.
 
@@ -336,7 +351,7 @@ class Descent:
 
     def step(self, loss: Tensor) -> None:
         found = torch.autograd.grad(loss, self.parameters, allow_unused=True)
-        gradients = [torch.zeros_like(p) if g is None else g for p, g in zip(self.parameters, found, strict=True)]
+        gradients = [_laid_out_as(p, g) for p, g in zip(self.parameters, found, strict=True)]
         rate = cast(float, self.rate)
         how: dict[str, Any] = {"fused": True, "weight_decay": self.plan.weight_decay, "maximize": False, "lr": rate}
         with torch.no_grad():
@@ -348,6 +363,14 @@ class Descent:
                 first, second, steps = (self.momentum[i * count : (i + 1) * count] for i in range(3))
                 how |= {"amsgrad": False, "beta1": self.plan.momentum, "beta2": 0.999, "eps": 1e-8}
                 adam(self.parameters, gradients, first, second, [], steps, **how)
+
+
+def _laid_out_as(parameter: Tensor, gradient: Tensor | None) -> Tensor:
+    """A gradient in its parameter's order of memory: fused descent walks through both in the same steps."""
+    if gradient is None:
+        return torch.zeros_like(parameter)
+    same = gradient.stride() == parameter.stride() and gradient.dtype == parameter.dtype
+    return gradient if same else torch.empty_like(parameter).copy_(gradient)
 
 
 def _compile(method: nn.Module) -> None:
@@ -368,7 +391,8 @@ def _recorded(step: Callable[[], None], state: list[Tensor]) -> Callable[[], Non
 
     def put_back() -> None:
         for tensor, value in zip(state, saved, strict=True):
-            tensor.copy_(value)
+            if not torch.equal(tensor, value):  # what is frozen must not look as if it had been written to
+                tensor.copy_(value)
 
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream())

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..scenarios import ClassTask
+from .engine import Engine, views
 from .methods import Method
 from .runs import State, build, read_settings, replay
 from .settings import from_record
@@ -75,7 +76,7 @@ class IncrementalModel:
     def export(self, path: Path) -> None:
         """Write the model with ``torch.export``: bytes (n, channels, height, width) in, probabilities out."""
         engine = self.method.engine
-        whole = Deployed(self.method, engine.mean, engine.std, engine.flip_test).eval()
+        whole = Deployed(self.method, engine).eval()
         whole.to("cpu", memory_format=torch.contiguous_format)  # type: ignore[call-overload]
         height, width, channels = self.shape
         example = (torch.zeros(2, channels, height, width, dtype=torch.uint8),)
@@ -91,18 +92,16 @@ class Deployed(nn.Module):
     mean: Tensor
     std: Tensor
 
-    def __init__(self, method: Method, mean: Tensor, std: Tensor, flips: bool) -> None:
+    def __init__(self, method: Method, engine: Engine) -> None:
         super().__init__()
-        self.method, self.flips = method, flips
+        self.method, self.flips, self.shift = method, engine.flip_test, engine.shift_test
         method.scaffold = nn.ModuleDict()
-        self.register_buffer("mean", mean.clone())
-        self.register_buffer("std", std.clone())
+        self.register_buffer("mean", engine.mean.clone())
+        self.register_buffer("std", engine.std.clone())
 
     def forward(self, images: Tensor) -> Tensor:
         x = (images.float() / 255.0 - self.mean) / self.std
-        scores = self.method(x)
-        if self.flips:
-            scores = (scores + self.method(x.flip(3))) / 2.0
+        scores = torch.stack([self.method(view) for view in views(x, self.flips, self.shift)]).mean(dim=0)
         return torch.softmax(scores, dim=1)
 
 

@@ -99,15 +99,18 @@ class State:
 
     # The engine's Keeper ----------------------------------------------------------------------------------------------
 
-    def restore(self, place: Place, method: nn.Module, momentum: list[Tensor]) -> int | None:
+    def restore(self, place: Place, method: nn.Module) -> int | None:
         if place.task != self.place.task or (self.place.stage, self.place.epoch) == (0, 0):
             return 0
         if place.stage != self.place.stage:
             return None if place.stage < self.place.stage else 0
         self.load(method)
-        for i, tensor in enumerate(momentum):
-            tensor.copy_(self.tensors[f"{MOMENTUM}{i}"])
         return self.place.epoch
+
+    def restore_momentum(self, place: Place, momentum: list[Tensor]) -> None:
+        if (place.task, place.stage) == (self.place.task, self.place.stage) and self.place.epoch:
+            for i, tensor in enumerate(momentum):
+                tensor.copy_(self.tensors[f"{MOMENTUM}{i}"])
 
     def save(self, place: Place, method: nn.Module, momentum: list[Tensor]) -> None:
         if time.perf_counter() - self.saved >= self.every:
@@ -292,8 +295,9 @@ def build(
     method = load_method(settings.method)
     total = settings.memory_total if method.uses_memory else 0
     memory = ExemplarMemory(total, settings.memory_per_class if method.uses_memory else None)
-    factory = backbone_factory(own.backbone, data["shape"][0])
-    check_backbone(own.backbone, factory, data["shape"])
+    factory = backbone_factory(own.backbone if method.uses_backbone else "small", data["shape"][0])
+    if method.uses_backbone:
+        check_backbone(own.backbone, factory, data["shape"])
     return method(own, engine, memory, factory)
 
 

@@ -66,8 +66,6 @@ PROFILES: dict[str, dict[str, Any]] = {
 # And what suits a method there.
 OF_METHODS: dict[tuple[str, str], dict[str, Any]] = {
     ("digits", "rpsnet"): {
-        "learning_rate": 1e-3,
-        "weight_decay": 0.0,
         "widths": (32, 32, 64),
         "modules": 4,
         "candidates": 3,
@@ -91,9 +89,12 @@ def resolve(given: Mapping[str, Any]) -> tuple[RunSettings, MethodSettings]:
         profile = {**profile, "memory_total": None}
     run_names = {field.name for field in fields(RunSettings)}
     own_names = {field.name for field in fields(method.Settings)}
+    if {**method.recipes[recipe], **given}.get("optimiser") == "adam":  # these are of gradient descent
+        profile = {name: value for name, value in profile.items() if name not in ("learning_rate", "weight_decay")}
     merged: dict[str, Any] = {**method.recipes[recipe], **profile, **given}
-    if "epochs" in given and "first_epochs" not in given:
-        merged.pop("first_epochs", None)  # who says how many epochs says it of all tasks
+    for name in given:
+        if f"first_{name}" not in given:
+            merged.pop(f"first_{name}", None)  # who says how many epochs says it of all tasks
     unknown = set(given) - run_names - own_names
     if unknown:
         raise ValueError(f"method {given.get('method', 'hlll')} has no setting {min(unknown)!r}")

@@ -37,6 +37,29 @@ def setting(default: Any, help: str) -> Any:
     return field(default=default, metadata={"help": help})
 
 
+def check_counts(settings: Any, *names: str) -> None:
+    """Refuse numbers below one or beyond all use."""
+    for name in names:
+        value = getattr(settings, name)
+        if value is not None and not 1 <= value <= 1_000_000:
+            raise ValueError(f"{name} must be from 1 to 1,000,000, but it is {value}")
+
+
+def check_amounts(settings: Any, *names: str, above: bool = False) -> None:
+    """Refuse numbers that are negative, infinite or none; with ``above``, zero too."""
+    for name in names:
+        value = getattr(settings, name)
+        if value is not None and not (0.0 < value < math.inf or (value == 0.0 and not above)):
+            raise ValueError(
+                f"{name} must be {'above zero' if above else 'zero or more'} and finite, but it is {value}"
+            )
+
+
+def check_milestones(name: str, shares: tuple[float, ...] | None) -> None:
+    if not all(0.0 <= share <= 1.0 for share in shares or ()):
+        raise ValueError(f"{name} must be shares of the epochs from 0 to 1, but they are {shares}")
+
+
 @dataclass(frozen=True)
 class MethodSettings:
     """Hyper-parameters that every method has; a method's own come in a subclass."""
@@ -61,17 +84,13 @@ class MethodSettings:
     shift_test: int = setting(0, "average an image and two copies shifted by so many pixels at test time")
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "first_epochs", "batch_size"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, but it is {value}")
-            if value is not None and value > 1_000_000:
-                raise ValueError(f"{name} must be at most 1,000,000, but it is {value}")
-        for name in ("learning_rate", "momentum", "weight_decay", "warmup", "decay"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be zero or more and finite, but it is {getattr(self, name)}")
-        if self.nesterov and not self.momentum:
-            raise ValueError("nesterov needs momentum above zero")
+        check_counts(self, "epochs", "first_epochs", "batch_size")
+        check_amounts(self, "learning_rate", "momentum", "weight_decay", "warmup", "decay")
+        if self.momentum >= 1.0:
+            raise ValueError(f"momentum must be below 1, but it is {self.momentum}")
+        if self.nesterov and (not self.momentum or self.optimiser != "sgd"):
+            raise ValueError("nesterov needs gradient descent (sgd) with momentum above zero")
+        check_milestones("milestones", self.milestones)
         if not 0 <= self.shift_test <= 64:
             raise ValueError(f"shift_test must be from 0 to 64 pixels, but it is {self.shift_test}")
 
@@ -97,6 +116,7 @@ class Method(nn.Module):
     Settings: ClassVar[type[MethodSettings]] = MethodSettings
     recipes: ClassVar[Mapping[str, Mapping[str, Any]]] = {"paper": {}}
     uses_memory: ClassVar[bool] = True
+    uses_backbone: ClassVar[bool] = True
 
     def __init__(
         self, settings: MethodSettings, engine: Engine, memory: ExemplarMemory, factory: BackboneFactory
@@ -134,6 +154,10 @@ class Method(nn.Module):
     def features(self, images: Tensor) -> Tensor:
         """What herding looks at."""
         return self.network.features(images)
+
+    def stages(self, task: ClassTask) -> int:
+        """How many stages of training a task has that are as long as the first: to tell the time left."""
+        return 1
 
     def work(self, task: ClassTask) -> float:
         """About how much there is to train in a task, in images of the first: to tell the time left."""

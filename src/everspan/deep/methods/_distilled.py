@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -13,7 +12,7 @@ from torch.nn import functional
 from ...scenarios import ClassTask
 from ..engine import Plan
 from ..network import ExpandableNetwork
-from ._base import Method, MethodSettings, distance, setting
+from ._base import Method, MethodSettings, check_amounts, check_milestones, distance, setting
 
 
 @dataclass(frozen=True)
@@ -26,10 +25,9 @@ class DistilledSettings(MethodSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0.0 < self.temperature < math.inf:
-            raise ValueError(f"temperature must be above zero and finite, but it is {self.temperature}")
-        if self.first_weight_decay is not None and not 0.0 <= self.first_weight_decay < math.inf:
-            raise ValueError(f"first_weight_decay must be zero or more and finite, but it is {self.first_weight_decay}")
+        check_amounts(self, "temperature", above=True)
+        check_amounts(self, "first_weight_decay")
+        check_milestones("first_milestones", self.first_milestones)
 
     def plan(self, first: bool = False, **changes: Any) -> Plan:
         own = {"milestones": self.first_milestones, "weight_decay": self.first_weight_decay} if first else {}
@@ -56,6 +54,10 @@ class Distilled(Method):
 
     def learn(self, task: ClassTask) -> None:
         self.engine.train(self, self.loss, self.rows(task), self.settings.plan(first=not task.index), fixed=self.taught)
+
+    def end(self, task: ClassTask) -> None:
+        if self.old:
+            del self.scaffold["teacher"]  # it has done its work, and would double the checkpoint
 
     def taught(self, images: Tensor) -> Tensor:
         """What the network before this task says of the old classes."""

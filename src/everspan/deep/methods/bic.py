@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ...scenarios import ClassTask
-from ._base import STRONG, setting
+from ._base import STRONG, check_amounts, check_counts, setting
 from ._distilled import Distilled, DistilledSettings
 
 
@@ -31,8 +31,8 @@ class BiCSettings(DistilledSettings):
         super().__post_init__()
         if not 0.0 < self.held_out_share < 1.0:
             raise ValueError(f"held_out_share must lie between 0 and 1, but it is {self.held_out_share}")
-        if self.bias_epochs < 1:
-            raise ValueError(f"bias_epochs must be at least 1, but it is {self.bias_epochs}")
+        check_counts(self, "bias_epochs")
+        check_amounts(self, "bias_learning_rate")
 
 
 class Bias(nn.Module):
@@ -74,12 +74,16 @@ class BiC(Distilled):
             self.fit_bias(held_out)
 
     def held_out(self, task: ClassTask) -> Tensor:
-        """As many images of every class, old and new: a share of what the memory has of an old one."""
+        """As many images of every class, old and new: a share of what the memory has of an old one.
+
+        None where a class has one image only: there is no bias then to be fitted.
+        """
         if not self.old:
             return torch.zeros(0, dtype=torch.long)
         labels, memory = self.engine.labels.cpu(), self.memory.positions()
         fewest = int(torch.bincount(labels[memory], minlength=self.old).min())
-        each = max(1, int(self.settings.held_out_share * fewest))
+        fewest = min([fewest, *(int((labels == label).sum()) for label in task.labels)])
+        each = max(1, int(self.settings.held_out_share * fewest)) if fewest > 1 else 0
         chosen = []
         for label in range(task.seen):
             own = memory[labels[memory] == label] if label < self.old else (labels == label).nonzero()[:, 0]

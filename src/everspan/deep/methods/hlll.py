@@ -8,7 +8,6 @@ D_i and the memory M_i. Then the classifier alone is learned again, with a heate
 from __future__ import annotations
 
 import copy
-import math
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -18,7 +17,7 @@ from torch.nn import functional
 
 from ...scenarios import ClassTask
 from ..network import linear
-from ._base import STRONG, Method, MethodSettings, distance, setting
+from ._base import STRONG, Method, MethodSettings, check_amounts, check_counts, distance, setting
 
 BEST = STRONG | {
     "start": "previous",
@@ -46,17 +45,9 @@ class HLLLSettings(MethodSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0.0 < self.temperature < math.inf:
-            raise ValueError(f"temperature must be above zero and finite, but it is {self.temperature}")
-        if not 0.0 < self.distillation_temperature < math.inf:
-            raise ValueError(
-                f"distillation_temperature must be above zero and finite, but it is {self.distillation_temperature}"
-            )
-        if self.classifier_epochs < 1:
-            raise ValueError(f"classifier_epochs must be at least 1, but it is {self.classifier_epochs}")
-        for name in ("classifier_learning_rate", "auxiliary", "balanced_softmax", "distillation"):
-            if not 0.0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be zero or more and finite, but it is {getattr(self, name)}")
+        check_amounts(self, "temperature", "distillation_temperature", above=True)
+        check_amounts(self, "classifier_learning_rate", "auxiliary", "balanced_softmax", "distillation")
+        check_counts(self, "classifier_epochs")
 
 
 class HLLL(Method):

@@ -1,7 +1,8 @@
 """iCaRL: "Incremental Classifier and Representation Learning" (Rebuffi et al., CVPR 2017).
 
 The network is trained with distillation on new images and exemplars chosen by herding; an image gets the class whose
-exemplars' mean is nearest to it in the space of features scaled to length one.
+exemplars' mean is nearest to it in the space of features scaled to length one. The paper's losses are of sigmoids;
+these are of softmax, as in later implementations.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class ICaRL(Distilled):
 
     def end(self, task: ClassTask) -> None:
         """The mean of every class's exemplars, all of them seen with the features there are now."""
+        super().end(task)
         width = self.network.feature_size
         means = torch.zeros(task.seen, width, device=self.engine.device)
         for label, rows in enumerate(self.memory.rows):
@@ -54,4 +56,5 @@ class ICaRL(Distilled):
     def forward(self, images: Tensor) -> Tensor:
         """Minus the squared distance to every class's mean."""
         features = functional.normalize(self.features(images).float(), dim=1)
-        return -torch.cdist(features, self.means).square()
+        lengths = features.square().sum(dim=1, keepdim=True) + self.means.square().sum(dim=1)
+        return 2.0 * features @ self.means.T - lengths

@@ -21,12 +21,12 @@ from torch.nn import functional
 from ...scenarios import ClassTask
 from ..backbones import conv
 from ..network import ExpandableNetwork, linear
-from ._base import STRONG, Method, MethodSettings, distance, setting
+from ._base import STRONG, Method, MethodSettings, check_amounts, check_counts, distance, setting
 
 
 @dataclass(frozen=True)
 class RPSNetSettings(MethodSettings):
-    """Of RPSNet; its network is its own, and ``backbone`` says nothing about it."""
+    """Of RPSNet; its network is its own, and ``backbone`` is not looked at."""
 
     widths: tuple[int, ...] = setting((64, 64, 64, 128, 128, 256, 256, 512, 512), "channels of the layers")
     modules: int = setting(8, "modules of a layer")
@@ -38,15 +38,13 @@ class RPSNetSettings(MethodSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("modules", "candidates", "tasks_per_path"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, but it is {getattr(self, name)}")
+        check_counts(self, "modules", "candidates", "tasks_per_path")
+        check_amounts(self, "temperature", above=True)
+        check_amounts(self, "rigidness")
         if not self.widths or min(self.widths) < 1:
             raise ValueError(f"widths must be numbers of channels, but they are {self.widths}")
         if not 0.0 < self.held_out_share < 1.0:
             raise ValueError(f"held_out_share must lie between 0 and 1, but it is {self.held_out_share}")
-        if not self.temperature > 0.0:
-            raise ValueError(f"temperature must be above zero, but it is {self.temperature}")
 
 
 def module(inputs: int, outputs: int, first: bool) -> nn.Sequential:
@@ -94,7 +92,7 @@ class Grid(nn.Module):
         self.trained = [row.nonzero()[:, 0].tolist() for row in self.path & ~self.fixed]
         for modules, trained in zip(self.layers, self.trained, strict=True):
             for place, one in enumerate(cast(nn.ModuleList, modules)):
-                one.requires_grad_(place in trained)
+                one.requires_grad_(place in trained and not self.still)
         self.train(self.training)
 
     def take(self, path: Tensor) -> None:
@@ -132,7 +130,7 @@ class Grid(nn.Module):
 
     def features(self, x: Tensor) -> Tensor:
         for place, (modules, at_work) in enumerate(zip(self.layers, self.at_work, strict=True)):
-            if place in self.pooled:
+            if place in self.pooled and min(x.shape[2:]) > 1:
                 x = functional.max_pool2d(x, 2)
             outputs = [cast(nn.ModuleList, modules)[i](x) for i in at_work]
             if place:
@@ -148,6 +146,7 @@ class RPSNet(Method):
     """Random paths through a grid of modules, the best one kept every few tasks."""
 
     name = "rpsnet"
+    uses_backbone = False
     Settings = RPSNetSettings
     settings: RPSNetSettings
     recipes = {  # noqa: RUF012
@@ -237,6 +236,8 @@ class RPSNet(Method):
         held = torch.zeros(len(rows), dtype=torch.bool)
         for label in set(labels.tolist()):
             own = (labels == label).nonzero()[:, 0]
+            if len(own) < 2:
+                continue  # its only image is for learning
             held[own[torch.randperm(len(own))[: max(1, int(self.settings.held_out_share * len(own)))]]] = True
         return rows[held], rows[~held]
 
@@ -249,9 +250,12 @@ class RPSNet(Method):
         return float((torch.bincount(labels, weights=right)[counts > 0] / counts[counts > 0]).mean())
 
     def train_path(self, rows: Tensor) -> None:
-        trained = [p for p in self.network.parameters() if p.requires_grad]
         plan = self.settings.plan(first=not self.session)
-        self.engine.train(self, self.loss, rows, plan, trained, fixed=self.taught)
+        self.engine.train(self, self.loss, rows, plan, self.network.parameters, fixed=self.taught)
+
+    def end(self, task: ClassTask) -> None:
+        if self.old:
+            del self.scaffold["before"]  # it has done its work, and would double the checkpoint
 
     def taught(self, images: Tensor) -> Tensor:
         """What the network before this task says of the old classes."""
@@ -272,7 +276,9 @@ class RPSNet(Method):
         later = self.session - self.settings.tasks_per_path
         return 1.0 if later <= 0 else self.settings.rigidness * later
 
+    def stages(self, task: ClassTask) -> int:
+        return self.settings.candidates if task.index and not task.index % self.settings.tasks_per_path else 1
+
     def work(self, task: ClassTask) -> float:
-        switches = task.index and not task.index % self.settings.tasks_per_path
         paths = 1 + task.index // self.settings.tasks_per_path
-        return super().work(task) * (self.settings.candidates if switches else 1) * (1 + paths) / 2
+        return super().work(task) * self.stages(task) * (1 + paths) / 2

@@ -1,7 +1,8 @@
 """WA: "Maintaining Discrimination and Fairness in Class Incremental Learning" (Zhao et al., CVPR 2020).
 
 A network trained with few old images gives new classes longer weights, and so higher scores. Distillation keeps old
-classes apart from each other; then the new classes' weights are made as long, in the mean, as the old ones'.
+classes apart from each other; then the new classes' weights are made as long, in the mean, as the old ones'. The
+authors also keep all weights of the classifier positive while it is trained; here they are free.
 """
 
 from __future__ import annotations
