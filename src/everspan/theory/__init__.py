@@ -1,5 +1,6 @@
 """The theorems as functions."""
 
+from ._adversary import hidden_angle, hidden_features, hidden_task_angle, trimmed
 from ._angles import effective_dimension, principal_angles, separated, subspace_angle
 from ._bounds import (
     Bound,
@@ -28,6 +29,9 @@ __all__ = [
     "balcan_parameters",
     "effective_dimension",
     "epsilon_acc",
+    "hidden_angle",
+    "hidden_features",
+    "hidden_task_angle",
     "independent",
     "most_features",
     "principal_angles",
@@ -42,5 +46,6 @@ __all__ = [
     "theorem_5",
     "theorem_6",
     "theorem_7",
+    "trimmed",
     "whitening",
 ]
