@@ -59,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--out", type=Path, default=Path("everspan-demo"), help="folder to write into")
     demo.set_defaults(run=_demo)
     _add_bounds(commands)
+    _add_lower_bound(commands)
     commands.add_parser("incremental", help="teach a network new classes, task after task (needs PyTorch)")
     compare = commands.add_parser(
         "compare",
@@ -167,6 +168,41 @@ def _bounds(options: argparse.Namespace) -> int:
     names = ("d", "k", "m", "epsilon", "features", "constant", "logarithms")
     found = bounds.of(c1=options.c1, c2=options.c2, **{name: getattr(options, name) for name in names})
     print(json.dumps(found, indent=1) if options.json else "\n".join(bounds.lines(found)))
+    return 0
+
+
+def _add_lower_bound(commands: Any) -> None:
+    lower = commands.add_parser(
+        "lower-bound",
+        help="the paper's lower bound, run: a learner whose errors all hide in one coordinate",
+        description="Puts a learner that misses every feature by as much as it may, along one hidden coordinate, into "
+        "the unmodified loop, and counts the later tasks that fail, by the accuracy of the features. Writes results.json, "
+        "figure.svg and figure.png. Takes about half a minute.",
+        epilog="example: everspan lower-bound --k 8 64 --epsilon 0.05 --out hidden",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    lower.add_argument("--k", type=_count, nargs="+", default=[8, 16, 32], help="features that all tasks share")
+    lower.add_argument("--epsilon", type=_amount, default=0.1, help="the error every task must meet")
+    lower.add_argument("--tasks", type=_count, default=40, help="tasks after the first k")
+    lower.add_argument("--n", type=_count, default=1000, help="labelled rows of a task")
+    lower.add_argument("--seed", type=int, default=0, help="seed of the random numbers")
+    lower.add_argument("--out", type=Path, default=Path("everspan-lower-bound"), help="folder to write into")
+    lower.set_defaults(run=_lower_bound)
+
+
+def _lower_bound(options: argparse.Namespace) -> int:
+    from .experiments import lower_bound
+
+    settings = lower_bound.Settings(tuple(options.k), options.epsilon, options.tasks, options.n, seed=options.seed)
+    options.out.mkdir(parents=True, exist_ok=True)  # before any work is lost
+
+    def progress(done: int, streams: int) -> None:
+        print(f"stream {done} of {streams} done", file=sys.stderr, flush=True)
+
+    results = lower_bound.run(settings, progress)
+    print("\n".join(lower_bound.lines(results)))
+    for path in lower_bound.write(options.out, results):
+        print(f"wrote {path}")
     return 0
 
 

@@ -1,6 +1,6 @@
 """The theorems as functions."""
 
-from ._adversary import hidden_angle, hidden_features, hidden_task_angle, trimmed
+from ._adversary import HiddenCoordinate, hidden_angle, hidden_features, hidden_task_angle, trimmed
 from ._angles import effective_dimension, principal_angles, separated, subspace_angle
 from ._bounds import (
     Bound,
@@ -23,6 +23,7 @@ from ._spread import SpreadEstimate, spread, whitening
 
 __all__ = [
     "Bound",
+    "HiddenCoordinate",
     "Setting",
     "SpreadEstimate",
     "all_at_once",

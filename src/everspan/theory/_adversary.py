@@ -12,7 +12,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tasks import Array
+from ..learners import BayesPoint, Fit, Learner
+from ..tasks import Array, Rows
 
 
 def hidden_features(errors: Array) -> Array:
@@ -91,3 +92,43 @@ def _errors(errors: Array) -> Array:
     if given.ndim != 1 or not len(given) or not np.isfinite(given).all() or (given < 0.0).any():
         raise ValueError("errors must be one or more numbers that are zero or more")
     return given
+
+
+class HiddenCoordinate:
+    """A learner that is as accurate as it must be, and puts its whole error on one hidden coordinate (Section 4).
+
+    In the unmodified loop it stands for the worst black box that the theorem allows: it is told the truth of the task
+    at hand, and answers a task sum x_i e_i on the inputs with (x, sum epsilon_i x_i). Rows in the coordinates of a
+    representation, where there is no hidden coordinate, it leaves to an honest learner.
+
+    Parameters
+    ----------
+    errors : array of shape (k,)
+        The tangents epsilon_i of the angles at which e_1, ..., e_k are missed.
+    honest : Learner, optional
+        Who fits tasks on features; a Bayes point machine if not given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from everspan.tasks import Rows
+    >>> from everspan.theory import HiddenCoordinate
+    >>> learner = HiddenCoordinate([0.75, 0.0])
+    >>> learner.truth = np.array([1.0, 0.0, 0.0])
+    >>> learner.fit(Rows(np.eye(3), np.array([1.0, -1.0, -1.0]))).coef
+    array([0.8, 0. , 0.6])
+    """
+
+    def __init__(self, errors: Array, honest: Learner | None = None) -> None:
+        self.errors, self.honest = _errors(errors), honest or BayesPoint()
+        self.truth: Array = np.zeros(0)
+        self.answers = 0
+
+    def fit(self, rows: Rows) -> Fit:
+        if rows.X.shape[1] != len(self.truth):
+            return self.honest.fit(rows)
+        self.answers += 1
+        k = len(self.errors)
+        answer = self.truth.astype(float)
+        answer[k] += float(self.errors @ answer[:k])
+        return Fit(answer / np.linalg.norm(answer), 0.0)
