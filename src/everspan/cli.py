@@ -176,8 +176,8 @@ def _add_lower_bound(commands: Any) -> None:
         "lower-bound",
         help="the paper's lower bound, run: a learner whose errors all hide in one coordinate",
         description="Puts a learner that misses every feature by as much as it may, along one hidden coordinate, into "
-        "the unmodified loop, and counts the later tasks that fail, by the accuracy of the features. Writes results.json, "
-        "figure.svg and figure.png. Takes about half a minute.",
+        "the unmodified loop, and counts the later tasks that fail, by the accuracy of the features. Writes "
+        "results.json, figure.svg and figure.png. Takes about half a minute.",
         epilog="example: everspan lower-bound --k 8 64 --epsilon 0.05 --out hidden",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
