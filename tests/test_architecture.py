@@ -85,7 +85,7 @@ def test_nothing_imports_the_command_line_but_its_entry():
 def test_the_reader_of_imports_sees_them_all():
     """The check above would be empty if imports were not found."""
     assert imported_parts(Path("cli.py")) == {"deep", "experiments", "scenarios"}
-    assert imported_parts(Path("experiments/demo.py")) == {"refinement", "reports"}
+    assert imported_parts(Path("experiments/demo.py")) == {"experiments", "refinement", "reports"}
 
 
 def loaded_after(code):

@@ -271,6 +271,7 @@ def test_the_better_candidate_is_kept(monkeypatch):
 def test_many_widths_on_small_images():
     method, scenario = make_method("rpsnet", **(GRID | {"widths": (2, 3, 4, 5, 6, 7)}))
     learn_task(method, scenario[0])  # 8 x 8 images cannot be halved five times
+    assert torch.isfinite(method.engine.scores(method, method.engine.images[:3])).all()
 
 
 def test_the_profile_of_gradient_descent_is_not_that_of_adam():

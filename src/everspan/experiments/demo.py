@@ -7,14 +7,14 @@ subspace of that dimension could be.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..refinement import refine
-from ..reports import COLORS, house_style, new_figure, save_figure
+from ..reports import COLORS, house_style, new_figure
+from ._files import write_results
 
 
 def features(d: int, n: int, k: int, noise: float, seed: int) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -86,7 +86,4 @@ def _panels(results: dict[str, Any], k: int) -> Any:
 
 def write(folder: Path, results: dict[str, Any]) -> list[Path]:
     """``results.json``, ``figure.svg`` and ``figure.png``."""
-    folder.mkdir(parents=True, exist_ok=True)
-    data = folder / "results.json"
-    data.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    return [data, *save_figure(draw(results), folder)]
+    return write_results(folder, results, draw(results))

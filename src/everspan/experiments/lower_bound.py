@@ -8,7 +8,6 @@ teaches nothing: what the learner answers is in the span of what it has answered
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -18,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from ..estimators import LifelongClassifier
-from ..reports import COLORS, house_style, new_figure, save_figure
+from ..reports import COLORS, house_style, new_figure
 from ..tasks import Array
 from ..theory import HiddenCoordinate, hidden_angle, hidden_task_angle, subspace_angle, trimmed
+from ._files import write_results
 
 RATIOS = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0)
 
@@ -161,7 +161,4 @@ def lines(results: dict[str, Any]) -> list[str]:
 
 def write(folder: Path, results: dict[str, Any]) -> list[Path]:
     """``results.json``, ``figure.svg`` and ``figure.png``."""
-    folder.mkdir(parents=True, exist_ok=True)
-    data = folder / "results.json"
-    data.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    return [data, *save_figure(draw(results), folder)]
+    return write_results(folder, results, draw(results))

@@ -7,7 +7,6 @@ the largest principal angle between the learned and the true subspace (90 degree
 
 from __future__ import annotations
 
-import json
 import math
 import time
 import warnings
@@ -22,10 +21,11 @@ from numpy.typing import NDArray
 
 from ..estimators import LifelongClassifier, RepresentationWarning
 from ..learners import BayesPoint
-from ..reports import COLORS, Page, house_style, new_figure, save_figure
+from ..reports import COLORS, Page, house_style, new_figure
 from ..scenarios import LinearStream, NamedTask
 from ..tasks import Rows
 from ..threads import one_thread
+from ._files import write_results
 from .joint import joint_training
 
 Array = NDArray[np.float64]
@@ -303,8 +303,6 @@ def page(results: dict[str, Any], command: str) -> Page:
 
 def write(folder: Path, results: dict[str, Any], command: str = "everspan simulate") -> list[Path]:
     """``results.json``, ``figure.svg``, ``figure.png`` and ``report.html``."""
-    folder.mkdir(parents=True, exist_ok=True)
-    data, report = folder / "results.json", folder / "report.html"
-    data.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    written, report = write_results(folder, results, draw(results)), folder / "report.html"
     report.write_text(page(results, command).html(), encoding="utf-8")
-    return [data, *save_figure(draw(results), folder), report]
+    return [*written, report]
