@@ -10,7 +10,7 @@ leaves its results in ``results/cifar100/NAME.json``, written by the program.
     everspan compare benchmarks/results/cifar100/*.json --out report
 
 A run that was stopped goes on with the same command. It needs torch, numpy and safetensors alone
-(``PYTHONPATH=src`` from a checkout), and a GPU: a `best` run takes minutes on one H200 and weeks on two cores.
+(``PYTHONPATH=src`` from a checkout), and a GPU.
 """
 
 # isort: off

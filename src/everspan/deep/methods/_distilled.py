@@ -1,4 +1,4 @@
-"""What iCaRL, BiC and WA share: one network, taught by what it was before the task."""
+"""What iCaRL, BiC, WA and RPSNet share: one network, taught by what it was before the task."""
 
 from __future__ import annotations
 

@@ -21,11 +21,12 @@ from torch.nn import functional
 from ...scenarios import ClassTask
 from ..backbones import conv
 from ..network import ExpandableNetwork, linear
-from ._base import STRONG, Method, MethodSettings, check_amounts, check_counts, distance, setting
+from ._base import STRONG, check_amounts, check_counts, setting
+from ._distilled import Distilled, DistilledSettings
 
 
 @dataclass(frozen=True)
-class RPSNetSettings(MethodSettings):
+class RPSNetSettings(DistilledSettings):
     """Of RPSNet; its network is its own, and ``backbone`` is not looked at."""
 
     widths: tuple[int, ...] = setting((64, 64, 64, 128, 128, 256, 256, 512, 512), "channels of the layers")
@@ -33,13 +34,11 @@ class RPSNetSettings(MethodSettings):
     candidates: int = setting(8, "random paths that are tried at a switch")
     tasks_per_path: int = setting(2, "tasks from one switch to the next")
     held_out_share: float = setting(0.1, "share of the images that candidates are judged on")
-    temperature: float = setting(2.0, "what scores are divided by where teacher and network are compared")
     rigidness: float = setting(2.5, "how fast the weight of distillation grows with the tasks")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_counts(self, "modules", "candidates", "tasks_per_path")
-        check_amounts(self, "temperature", above=True)
         check_amounts(self, "rigidness")
         if not self.widths or min(self.widths) < 1:
             raise ValueError(f"widths must be numbers of channels, but they are {self.widths}")
@@ -142,7 +141,7 @@ class Grid(nn.Module):
         return cast(Tensor, self.classifier(self.features(x)))
 
 
-class RPSNet(Method):
+class RPSNet(Distilled):
     """Random paths through a grid of modules, the best one kept every few tasks."""
 
     name = "rpsnet"
@@ -175,7 +174,7 @@ class RPSNet(Method):
             grid = Grid(*shape).to(self.engine.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             self.network = cast(ExpandableNetwork, grid)
         if self.old:  # what the network was before this task: teacher, and where every candidate starts from
-            self.scaffold["before"] = self.grid.copy()
+            self.scaffold["teacher"] = self.grid.copy()
         self.grid.widen(task.seen)
 
     def learn(self, task: ClassTask) -> None:
@@ -219,7 +218,7 @@ class RPSNet(Method):
 
     def start_over(self) -> None:
         """Everything but the outputs for new classes becomes what it was before the task."""
-        before = cast(Grid, self.scaffold["before"])
+        before = cast(Grid, self.scaffold["teacher"])
         state = {name: t for name, t in before.state_dict().items() if not name.startswith("classifier.")}
         self.network.load_state_dict(state, strict=False)
         with torch.no_grad():
@@ -253,22 +252,12 @@ class RPSNet(Method):
         plan = self.settings.plan(first=not self.session)
         self.engine.train(self, self.loss, rows, plan, self.network.parameters, fixed=self.taught)
 
-    def end(self, task: ClassTask) -> None:
-        if self.old:
-            del self.scaffold["before"]  # it has done its work, and would double the checkpoint
-
-    def taught(self, images: Tensor) -> Tensor:
-        """What the network before this task says of the old classes."""
-        if not self.old:
-            return images.new_zeros(len(images), 0)
-        return cast(Tensor, self.scaffold["before"](images))
-
     def loss(self, images: Tensor, targets: Tensor, taught: Tensor | None = None) -> Tensor:
         scores = self(images).float()
         loss = functional.cross_entropy(scores, targets)
         if self.old:
             wanted = self.taught(images) if taught is None else taught
-            loss = loss + self.controller() * distance(scores[:, : self.old], wanted, self.settings.temperature)
+            loss = loss + self.controller() * self.forgotten(scores, wanted)
         return loss
 
     def controller(self) -> float:
