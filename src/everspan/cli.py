@@ -60,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.set_defaults(run=_demo)
     _add_bounds(commands)
     _add_lower_bound(commands)
+    _add_sample_complexity(commands)
     commands.add_parser("incremental", help="teach a network new classes, task after task (needs PyTorch)")
     compare = commands.add_parser(
         "compare",
@@ -85,6 +86,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+class _Defaults(argparse.ArgumentDefaultsHelpFormatter):
+    """Defaults in the help, except where an argument says its own."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        return action.help if action.default is None else super()._get_help_string(action)
+
+
 def _add_simulate(commands: Any) -> None:
     simulate = commands.add_parser(
         "simulate",
@@ -94,14 +102,20 @@ def _add_simulate(commands: Any) -> None:
         "figure.svg, figure.png and report.html. With the defaults (the paper's setting) it takes under a minute on 2 "
         "cores.",
         epilog="example: everspan simulate --k 8 --m 60 --trials 4 --out eight-features",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        formatter_class=_Defaults,
     )
-    simulate.add_argument("--d", type=_count, default=100, help="columns of the inputs")
+    simulate.add_argument(
+        "--representation",
+        choices=("linear", "relu"),
+        default="linear",
+        help="relu: features that are not linear, in the figure of its own (d 20, m 60, n 500, trials 4 by default)",
+    )
+    simulate.add_argument("--d", type=_count, help="columns of the inputs (default: 100)")
     simulate.add_argument("--k", type=_count, default=5, help="features that all tasks share")
-    simulate.add_argument("--m", type=_count, default=100, help="tasks")
-    simulate.add_argument("--n", type=_count, default=200, help="labelled rows of a task")
+    simulate.add_argument("--m", type=_count, help="tasks (default: 100)")
+    simulate.add_argument("--n", type=_count, help="labelled rows of a task (default: 200)")
     simulate.add_argument("--epsilon", type=_amount, default=0.1, help="the error every task must meet")
-    simulate.add_argument("--trials", type=_count, default=10, help="streams to average over")
+    simulate.add_argument("--trials", type=_count, help="streams to average over (default: 10)")
     simulate.add_argument("--seed", type=int, default=0, help="seed of the random numbers")
     simulate.add_argument("--jobs", type=_count, default=os.cpu_count() or 1, help="processes; the answer is the same")
     simulate.add_argument(
@@ -115,10 +129,16 @@ def _add_simulate(commands: Any) -> None:
 
 
 def _simulate(options: argparse.Namespace) -> int:
-    from .experiments import simulate
+    from .experiments import simulate, simulate_relu
 
-    names = ("d", "k", "m", "n", "epsilon", "trials", "seed", "regime")
-    settings = simulate.Settings(**{name: getattr(options, name) for name in names})
+    names = ["d", "k", "m", "n", "epsilon", "trials", "seed"]
+    given = {name: value for name in names if (value := getattr(options, name)) is not None}
+    module: Any = simulate_relu if options.representation == "relu" else simulate
+    if module is simulate:
+        given["regime"] = options.regime
+    elif options.regime != "paper":
+        raise ValueError("--regime theory is for linear features: relu takes n labels a task")
+    settings = module.Settings(**given)
     options.out.mkdir(parents=True, exist_ok=True)  # before any work is lost
     with tempfile.TemporaryFile(dir=options.out):
         pass
@@ -128,13 +148,14 @@ def _simulate(options: argparse.Namespace) -> int:
         left = (time.perf_counter() - started) / done * (trials - done)
         print(f"trial {done} of {trials} done, about {left:.0f} s left", file=sys.stderr, flush=True)
 
-    results = simulate.run(settings, jobs=min(options.jobs, settings.trials), progress=progress)
-    print("method            average accuracy  least accuracy  features  angle")
-    for name, values in simulate.final_values(results):
-        row = [values[panel][0] for panel in simulate.PANELS]
+    results = module.run(settings, jobs=min(options.jobs, settings.trials), progress=progress)
+    last = "units" if module is simulate_relu else "angle"
+    print(f"method            average accuracy  least accuracy  features  {last}")
+    for name, values in module.final_values(results):
+        row = [values[panel][0] for panel in module.PANELS]
         print("{:17} {:16.3f}  {:14.3f}  {:8.1f}  {:5.1f}".format(name, *row))
-    command = "everspan simulate " + " ".join(f"--{name} {getattr(options, name)}" for name in names)
-    for path in simulate.write(options.out, results, command):
+    command = "everspan simulate " + " ".join(f"--{name} {value}" for name, value in results["settings"].items())
+    for path in module.write(options.out, results, command):
         print(f"wrote {path}")
     return 0
 
@@ -202,6 +223,48 @@ def _lower_bound(options: argparse.Namespace) -> int:
     results = lower_bound.run(settings, progress)
     print("\n".join(lower_bound.lines(results)))
     for path in lower_bound.write(options.out, results):
+        print(f"wrote {path}")
+    return 0
+
+
+def _add_sample_complexity(commands: Any) -> None:
+    counted = commands.add_parser(
+        "sample-complexity",
+        help="labels on demand, counted: how they grow with d, k, 1/epsilon and m, beside the theorems",
+        description="From a middle (--d, --k, --m, --epsilon) one size at a time is halved, kept, doubled and taken "
+        "four times. Counts the labels that the unmodified loop asks for, of tasks that teach a feature and of tasks "
+        "that reuse features; on regression tasks, those of its rivals too. Prints the exponents with their intervals "
+        "beside the theorems', and writes results.json, figure.svg and figure.png. Takes some minutes.",
+        epilog="example: everspan sample-complexity --axes d m --trials 10 --jobs 2 --out labels",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    counted.add_argument("--d", type=_count, default=60, help="columns, in the middle")
+    counted.add_argument("--k", type=_count, default=4, help="features that all tasks share, in the middle")
+    counted.add_argument("--m", type=_count, default=40, help="tasks, in the middle")
+    counted.add_argument("--epsilon", type=_amount, default=0.1, help="the error every task must meet, in the middle")
+    counted.add_argument("--axes", nargs="+", default=["d", "k", "epsilon", "m"], help="sizes to vary")
+    counted.add_argument("--trials", type=_count, default=5, help="streams of every size")
+    counted.add_argument("--seed", type=int, default=0, help="seed of the random numbers")
+    counted.add_argument("--jobs", type=_count, default=1, help="processes")
+    counted.add_argument("--out", type=Path, default=Path("everspan-sample-complexity"), help="folder to write into")
+    counted.set_defaults(run=_sample_complexity)
+
+
+def _sample_complexity(options: argparse.Namespace) -> int:
+    from .experiments import sample_complexity
+
+    names = ("d", "k", "m", "epsilon", "trials", "seed")
+    given = {name: getattr(options, name) for name in names}
+    settings = sample_complexity.Settings(axes=tuple(options.axes), **given)
+    options.out.mkdir(parents=True, exist_ok=True)  # before any work is lost
+
+    def progress(done: int, streams: int) -> None:
+        if done == streams or 20 * done // streams > 20 * (done - 1) // streams:
+            print(f"{done} of {streams} streams counted", file=sys.stderr, flush=True)
+
+    results = sample_complexity.run(settings, options.jobs, progress)
+    print("\n".join(sample_complexity.lines(results)))
+    for path in sample_complexity.write(options.out, results):
         print(f"wrote {path}")
     return 0
 

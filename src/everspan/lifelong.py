@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, cast
 
 import numpy as np
 
-from .checks import Assessment, Check, HoldOut, Loss
+from .checks import Assessment, Check, CrossValidation, HoldOut, Loss, TrainingError
 from .learners import Fit, Learner
-from .representation import LinearRepresentation, Refiner
+from .representation import Refiner, Representation
 from .spread import Spread
 from .tasks import Action, Array, Labels, Rows
 from .threads import one_thread
@@ -39,6 +40,7 @@ class Rules:
     """Whether a task keeps its fit on the features where that is better than what it can teach itself."""
     confidence: float
     max_labels: int
+    regression: bool
     constant: Callable[[Rows], float]
     """The score to give to all rows when all labels are the same."""
 
@@ -68,25 +70,28 @@ class Rules:
         return self.value(attempt) <= reference + self.epsilon
 
 
+Ground = Literal["features", "units", "itself"]
+
+
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a task: its predictor, on the features it was tried on or on the inputs."""
+    """What became of a task: its predictor, on the features it was tried on, on all units, or by itself."""
 
     action: Action
     met: bool
-    fit: Fit
-    on_features: bool
+    fit: Any
+    stands_on: Ground
     assessment: Assessment
     plausible: float
     confidence: float | None
     labels_used: int
     labels_wanted: int | None
-    representation: LinearRepresentation
+    representation: Representation
     refinement: Any = None
 
 
 @one_thread()
-def learn(labels: Labels, representation: LinearRepresentation, rules: Rules, position: int, seed: int) -> Outcome:
+def learn(labels: Labels, representation: Representation, rules: Rules, position: int, seed: int) -> Outcome:
     """Learn the task at this position of the stream."""
     trial = _Trial(labels, rules, position, seed)
     attempt: _Measured | None = None
@@ -94,26 +99,31 @@ def learn(labels: Labels, representation: LinearRepresentation, rules: Rules, po
         attempt = trial.fit_on(representation.transform, rules.epsilon, 0.5 * rules.epsilon)  # c~_i on current features
         if rules.serves(attempt.assessment):
             return trial.reused(attempt, representation)
+        if representation.wider():  # functions do not serve it; the units that they are made of may
+            wider = trial.fit_on(representation.lift, rules.epsilon, 0.5 * rules.epsilon, ground="units")
+            if rules.serves(wider.assessment):
+                return trial.reused(wider, representation)
 
     accuracy = rules.accuracy(representation.dimension)
-    direct = trial.fit_on(_inputs, accuracy, accuracy)  # w~_i, to within epsilon_acc
+    learner = representation.learner(rules.learner, rules.regression, rules.radius())
+    direct = trial.fit_on(_inputs, accuracy, accuracy, learner, "itself")  # w~_i, to within epsilon_acc
     if attempt is not None and rules.serves(attempt.assessment, direct.assessment):
         return trial.reused(attempt, representation)
     if not np.any(direct.fit.coef):  # nothing in the inputs tells the labels apart
         nothing = Fit(np.zeros(representation.dimension), direct.fit.intercept)
         met = rules.serves(direct.assessment, direct.assessment)
-        return trial.reused(replace(direct, fit=nothing), representation, met)
+        return trial.reused(replace(direct, fit=nothing, ground="features"), representation, met)
 
     error = rules.spread.distance(trial.distance_in_error(direct))
     outclassed = rules.keep_better and representation.outclasses(error)
     if attempt is not None and outclassed and not _surely_better(direct.assessment, attempt.assessment):
         return trial.reused(attempt, representation, met=False)  # these labels teach less than is known
-    grown = representation.with_feature(direct.fit.coef, error, direct.labels)
+    grown = representation.grown(direct.fit, error, direct.labels, labels.take())
     refined, refinement = refine(grown, rules)
     return trial.grew(attempt, direct, accuracy, refined, refinement)
 
 
-def refine(grown: LinearRepresentation, rules: Rules) -> tuple[LinearRepresentation, Any]:
+def refine(grown: Representation, rules: Rules) -> tuple[Representation, Any]:
     """Refine all learned features (Algorithm 2), if the representation has become large enough to need it."""
     if rules.refiner is None or grown.dimension <= rules.refine_above:
         return grown, None
@@ -123,11 +133,12 @@ def refine(grown: LinearRepresentation, rules: Rules) -> tuple[LinearRepresentat
 
 @dataclass(frozen=True)
 class _Measured:
-    fit: Fit
+    fit: Any
     assessment: Assessment
     noise: float
     task_risk: float
     labels: int
+    ground: Ground
 
     @property
     def confidence(self) -> float | None:
@@ -149,7 +160,14 @@ class _Trial:
         y = self.labels.take().y
         return bool(len(y)) and bool(y.min() == y.max())
 
-    def fit_on(self, transform: Callable[[Array], Array], level: float, hopeless: float) -> _Measured:
+    def fit_on(
+        self,
+        transform: Callable[[Array], Array],
+        level: float,
+        hopeless: float,
+        learner: Any = None,
+        ground: Ground = "features",
+    ) -> _Measured:
         """Fit and measure; with labels on demand, on twice as many until the bounds decide.
 
         They decide when the error is surely below the level, or that of every fit surely above ``hopeless``. For a
@@ -158,6 +176,9 @@ class _Trial:
         """
         labels, demanded = self.labels, self.labels.on_demand
         check = HoldOut(shuffle=False) if demanded else self.rules.check
+        if hasattr(learner, "folds") and not isinstance(check, HoldOut | TrainingError):
+            check = CrossValidation(learner.folds)  # a network
+        fit_rows = partial(self._fit, learner or self.rules.learner)
         rows = labels.take()
         while True:
             self.looks += 1
@@ -166,15 +187,15 @@ class _Trial:
                 rows = labels.take(self._enough(rows, level, risk))
             shown = Rows(transform(rows.X), rows.y, rows.weight)
             loss = self.rules.loss(rows)
-            scorer, assessment = check.measure(self._fit, shown, loss, risk, self.seed)
-            fit = cast(Fit, scorer)
+            scorer, assessment = check.measure(fit_rows, shown, loss, risk, self.seed)
+            fit = cast(Any, scorer)
             noise = assessment.training if self.rules.goal == "excess" else 0.0
             if (
                 not labels.on_demand
                 or len(rows) >= self.rules.max_labels
                 or _decided(assessment, shown, level, hopeless)
             ):
-                return _Measured(fit, assessment, loss.share(fit.noise) or noise, self.risk, len(rows))
+                return _Measured(fit, assessment, loss.share(fit.noise) or noise, self.risk, len(rows), ground)
             rows = labels.take(min(2 * len(rows), self.rules.max_labels))
 
     def _enough(self, rows: Rows, level: float, risk: float) -> int:
@@ -182,39 +203,39 @@ class _Trial:
         least = 4 * self.rules.loss(rows).fewest_rows(level, risk)
         return min(max(len(rows), least), self.rules.max_labels)
 
-    def _fit(self, rows: Rows) -> Fit:
+    def _fit(self, learner: Any, rows: Rows) -> Any:
         if not rows.X.shape[1] and rows.y.min() != rows.y.max():
             return Fit(np.zeros(0), 0.0, np.zeros(len(rows)))  # no feature yet
         if rows.y.min() == rows.y.max():
             value = self.rules.constant(rows)
             return Fit(np.zeros(rows.X.shape[1]), value, np.full(len(rows), value))
-        return self.rules.learner.fit(rows)
+        return learner.fit(rows)
 
     def distance_in_error(self, direct: _Measured) -> float:
         """The error of a direct fit less what is noise: how far it seems to be from the best direction."""
         one_in_all = 0.5 / max(len(direct.assessment.scores), 1) if self.rules.spread.counts_errors else 0.0
         return max(direct.assessment.error - direct.noise, one_in_all)
 
-    def reused(self, attempt: _Measured, representation: LinearRepresentation, met: bool = True) -> Outcome:
+    def reused(self, attempt: _Measured, representation: Representation, met: bool = True) -> Outcome:
         wanted = None if met else self._wanted(attempt, self.rules.value(attempt.assessment), self.rules.epsilon)
-        return self._outcome("reused", met, attempt, True, wanted, representation)
+        return self._outcome("reused", met, attempt, wanted, representation)
 
     def grew(
         self,
         attempt: _Measured | None,
         direct: _Measured,
         accuracy: float,
-        representation: LinearRepresentation,
+        representation: Representation,
         refinement: Any,
     ) -> Outcome:
         reached = direct.assessment.upper if self.bounded and direct.assessment.upper is not None else None
         reached = (direct.assessment.error if reached is None else reached) - direct.noise
         met = reached <= accuracy
         wanted = None if met else self._wanted(direct, reached, accuracy)
-        measured, on_features = direct, False
+        measured = direct
         if attempt is not None and self.rules.keep_better and _surely_better(attempt.assessment, direct.assessment):
-            measured, on_features = replace(attempt, labels=direct.labels), True
-        outcome = self._outcome("grew", met, measured, on_features, wanted, representation)
+            measured = replace(attempt, labels=direct.labels)
+        outcome = self._outcome("grew", met, measured, wanted, representation)
         return replace(outcome, refinement=refinement)
 
     def _outcome(
@@ -222,15 +243,14 @@ class _Trial:
         action: Action,
         met: bool,
         measured: _Measured,
-        on_features: bool,
         wanted: int | None,
-        representation: LinearRepresentation,
+        representation: Representation,
     ) -> Outcome:
         return Outcome(
             action=action,
             met=met,
             fit=measured.fit,
-            on_features=on_features,
+            stands_on=measured.ground,
             assessment=measured.assessment,
             plausible=max(measured.assessment.plausible - measured.noise, 0.0),
             confidence=measured.confidence,

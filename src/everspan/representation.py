@@ -1,18 +1,83 @@
-"""What all tasks share: directions in the input space, learned one by one and refined into a small subspace."""
+"""What all tasks share: features learned one by one and refined into a small subspace.
+
+Here they are directions in the input space; functions of ReLU units are in ``functions.py``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 
-from .refinement import Refinement, refine
-from .tasks import Array
+from .learners import Fit, Learner
+from .refinement import GramRefinement, Refinement, refine, refine_gram
+from .tasks import Array, Rows
 
 Refiner = Callable[[Array, int, Array], Any]
 _LOST = 1e-10  # a feature whose part outside the representation is shorter adds nothing but rounding
+
+
+class Representation(Protocol):
+    """What the loop and the predictors ask of features: linear directions, or functions of units.
+
+    A predictor is a *direction*: weights for what ``lift`` makes of a row. There is an inner product of directions, and
+    the columns of ``basis`` are orthonormal under it.
+    """
+
+    @property
+    def origin(self) -> Array: ...
+    @property
+    def features(self) -> Array: ...
+    @property
+    def basis(self) -> Array: ...
+    @property
+    def dimension(self) -> int: ...
+
+    def lift(self, X: Array) -> Array:
+        """What directions weigh, for centred rows."""
+
+    def transform(self, X: Array) -> Array:
+        """The features of centred rows."""
+
+    def wider(self) -> bool:
+        """Whether tasks can be tried on more than the features, on all that ``lift`` makes."""
+
+    def learner(self, on_features: Learner, regression: bool, radius: float) -> Any:
+        """Who learns a task on its own."""
+
+    def padded(self, direction: Array) -> Array:
+        """A direction from when there was less to weigh, as one of now."""
+
+    def length(self, direction: Array) -> float: ...
+
+    def coordinates(self, direction: Array) -> Array:
+        """Of the nearest direction in the basis."""
+
+    def constant(self, direction: Array) -> float:
+        """The mean of what a direction makes of rows."""
+
+    def scale(self, fit: Any) -> float:
+        """What the newest feature must be multiplied with to be this fit."""
+
+    def grown(self, fit: Any, error: float, labels: float, rows: Rows) -> Self:
+        """One learned feature more."""
+
+    def without_feature(self, index: int) -> Self:
+        """One learned feature less."""
+
+    def outclasses(self, error: float) -> bool:
+        """Whether every feature is known at least twice as well as one with this error."""
+
+    def radii(self, radius: float) -> Array:
+        """How near the truth each feature is known to be, or need not be nearer."""
+
+    def refined(self, refiner: Refiner, k: int, radius: float) -> tuple[Self, Any]:
+        """A small subspace near all learned features takes the place of the basis."""
+
+    def apparent_dimension(self) -> int:
+        """How many directions the learned features share."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,10 +114,43 @@ class LinearRepresentation:
     def dimension(self) -> int:
         return int(self.basis.shape[1])
 
+    def lift(self, X: Array) -> Array:
+        """What directions weigh: the columns of centred rows."""
+        return X
+
     def transform(self, X: Array) -> Array:
         """The features of centred rows."""
         Z: Array = X.dot(self.basis)
         return Z
+
+    def wider(self) -> bool:
+        """Whether tasks are tried on more than the features: no, on all columns they are learned."""
+        return False
+
+    def learner(self, on_features: Learner, regression: bool, radius: float) -> Learner:
+        """Who learns a task on its own: the same as on features."""
+        return on_features
+
+    def padded(self, direction: Array) -> Array:
+        return direction
+
+    def length(self, direction: Array) -> float:
+        return float(np.linalg.norm(direction))
+
+    def coordinates(self, direction: Array) -> Array:
+        found: Array = self.basis.T.dot(direction)
+        return found
+
+    def constant(self, direction: Array) -> float:
+        return 0.0  # rows are centred
+
+    def scale(self, fit: Fit) -> float:
+        """What the newest feature must be multiplied with to be this fit."""
+        return float(np.linalg.norm(fit.coef))
+
+    def grown(self, fit: Fit, error: float, labels: float, rows: Rows) -> LinearRepresentation:
+        """One learned feature more: the direction of a fit."""
+        return self.with_feature(fit.coef, error, labels)
 
     def with_feature(self, direction: Array, error: float, labels: float) -> LinearRepresentation:
         """One learned feature more; the basis grows by the part of it that is new, and its first columns stay."""
@@ -84,20 +182,12 @@ class LinearRepresentation:
         )
 
     def accuracies(self) -> Array:
-        """How far from the truth features typically are that were learned from about as many labels as each.
-
-        The error of a single one is measured on too few rows to tell a feature that is good from one that was lucky.
-        One that is far worse than its like is taken at its own word.
-        """
-        counts, place = np.unique(self.labels, return_inverse=True)
-        alike = np.abs(np.subtract.outer(np.log2(counts), np.log2(self.labels))) <= 1.0
-        typical = np.array([np.median(self.errors[row]) for row in alike])[place]
-        accuracies: Array = np.where(self.errors > 3.0 * typical, self.errors, typical)
-        return accuracies
+        """How far from the truth features typically are that were learned from about as many labels as each."""
+        return accuracies(self.errors, self.labels)
 
     def outclasses(self, error: float) -> bool:
         """Whether every feature is known at least twice as well as one with this error."""
-        return bool(len(self.features)) and 2.0 * float(self.accuracies().max()) <= error
+        return outclasses(self.errors, self.labels, error)
 
     def radii(self, radius: float) -> Array:
         """How near the truth each feature is known to be, or need not be nearer."""
@@ -120,19 +210,40 @@ class LinearRepresentation:
         return replace(self, basis=basis), result
 
     def apparent_dimension(self) -> int:
-        """How many directions the learned features share, by what the errors of the features cannot explain.
-
-        In units of their errors, features are n rows of a matrix of rank k plus noise of row length one, and random
-        such noise has singular values up to about 1 + sqrt(n / d). Of q directions kept, the n - q others must look
-        like that: the least such q. (With few and inaccurate features nearly all are kept; the count becomes exact as
-        they get more.)
-        """
-        n, d = self.features.shape
+        """How many directions the learned features share, by what the errors of the features cannot explain."""
         values = np.linalg.svd(self.features / (self.accuracies() + 1e-7)[:, None], compute_uv=False)
-        q = len(values)
-        while q > 1 and values[q - 1] < 1.05 * (1.0 + np.sqrt((n - q + 1) / d)):
-            q -= 1
-        return q
+        return apparent_dimension(np.asarray(values, dtype=np.float64), *self.features.shape)
+
+
+def accuracies(errors: Array, labels: Array) -> Array:
+    """How far from the truth features typically are that were learned from about as many labels as each.
+
+    The error of a single one is measured on too few rows to tell a feature that is good from one that was lucky. One
+    that is far worse than its like is taken at its own word.
+    """
+    counts, place = np.unique(labels, return_inverse=True)
+    alike = np.abs(np.subtract.outer(np.log2(counts), np.log2(labels))) <= 1.0
+    typical = np.array([np.median(errors[row]) for row in alike])[place]
+    found: Array = np.where(errors > 3.0 * typical, errors, typical)
+    return found
+
+
+def outclasses(errors: Array, labels: Array, error: float) -> bool:
+    """Whether features with these errors are all known at least twice as well as one with this error."""
+    return bool(len(errors)) and 2.0 * float(accuracies(errors, labels).max()) <= error
+
+
+def apparent_dimension(values: Array, n: int, d: int) -> int:
+    """Of n features in d dimensions, measured in units of their errors, the singular values that noise cannot explain.
+
+    Features are n rows of a matrix of rank k plus noise of row length one, and random such noise has singular values up
+    to about 1 + sqrt(n / d). Of q directions kept, the n - q others must look like that: the least such q. (With few
+    and inaccurate features nearly all are kept; the count becomes exact as they get more.)
+    """
+    q = len(values)
+    while q > 1 and values[q - 1] < 1.05 * (1.0 + np.sqrt((n - q + 1) / d)):
+        q -= 1
+    return q
 
 
 @dataclass(frozen=True)
@@ -143,5 +254,11 @@ class SubspaceRefiner:
     rounding: Literal["certified", "extreme", "paper"] = "certified"
 
     def __call__(self, W: Array, k: int, radii: Array) -> Refinement:
-        good_enough = 1.0 if (self.method, self.rounding) == ("sdp", "certified") else None
-        return refine(W, k, method=self.method, rounding=self.rounding, radius=good_enough, radii=radii)
+        return refine(W, k, method=self.method, rounding=self.rounding, radius=self._good_enough(), radii=radii)
+
+    def gram(self, G: Array, k: int, radii: Array) -> GramRefinement:
+        """The same from inner products alone."""
+        return refine_gram(G, k, method=self.method, rounding=self.rounding, radius=self._good_enough(), radii=radii)
+
+    def _good_enough(self) -> float | None:
+        return 1.0 if (self.method, self.rounding) == ("sdp", "certified") else None

@@ -17,9 +17,10 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..checks import CHECKS, HoldOut, Loss
+from ..functions import ReLU
 from ..learners import named_learner
 from ..lifelong import Outcome, Rules, learn, refine
-from ..representation import LinearRepresentation, SubspaceRefiner
+from ..representation import LinearRepresentation, Representation, SubspaceRefiner
 from ..spread import Spread
 from ..tasks import Array, History, Labels, Rows, TaskEvent
 from ._predictors import Predictors
@@ -70,7 +71,8 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         checked_choice("loss", self.loss, self._losses)
         checked_choice("old_tasks", self.old_tasks, ("reproject", "freeze"))
         checked_choice("unseen_tasks", self.unseen_tasks, ("error", "average"))
-        checked_choice("representation", self.representation, ("linear",))
+        if not isinstance(self.representation, ReLU):
+            checked_choice("representation", self.representation, ("linear", "relu"))
         if self.refine_above is not None:
             checked_count("refine_above", self.refine_above, 0)
         check = self.check
@@ -99,6 +101,7 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             keep_better=self.old_tasks == "reproject",
             confidence=float(self.confidence),
             max_labels=checked_count("max_labels", self.max_labels, 1),
+            regression=self._regression,
             constant=self._constant_score,
         )
 
@@ -156,13 +159,23 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """Set up an empty stream around the first rows."""
         if not hasattr(self, "representation_"):
             origin = np.average(X, axis=0, weights=weight) if self.fit_intercept else np.zeros(X.shape[1])
-            self.representation_ = LinearRepresentation.empty(origin)
+            self.representation_: Representation = self._empty(origin)
             self.predictors_ = Predictors()
             self.predictors_.new_version(self.representation_.basis)
             self.history_ = History()
             self._places: dict[Hashable, int] = {}
             state: Any = 0 if self.random_state is None else self.random_state
             self._entropy = int(state) % 2**31 if isinstance(state, numbers.Integral) else int(state.randint(2**31))
+
+    def _empty(self, origin: Array) -> Representation:
+        if self.representation == "linear":
+            return LinearRepresentation.empty(origin)
+        kind = self.representation if isinstance(self.representation, ReLU) else ReLU()
+        return kind.empty(origin, centred=bool(self.fit_intercept))
+
+    def _lifted(self, X: Array) -> Array:
+        """What the directions of predictors weigh, of rows as they came."""
+        return self.representation_.lift(X - self.representation_.origin if self.fit_intercept else X)
 
     def _origin(self, X: Array) -> Array:
         self._start(X)
@@ -184,15 +197,17 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """Make the outcome's predictor the next, and its representation the current one."""
         fit, errors = outcome.fit, (rules.value(outcome.assessment), outcome.plausible)
         feature = len(outcome.representation.features) - 1 if outcome.action == "grew" else None
-        if outcome.on_features:
+        if outcome.stands_on == "features":
             self.predictors_.add(fit.coef, fit.intercept, *errors, feature)
+        elif outcome.stands_on == "units":
+            self.predictors_.add_whole(fit.coef, fit.intercept, *errors)
         elif feature is not None:
-            self.predictors_.add_direct(feature, float(np.linalg.norm(fit.coef)), fit.intercept, *errors)
+            self.predictors_.add_direct(feature, outcome.representation.scale(fit), fit.intercept, *errors)
         if outcome.representation is not self.representation_:
             self.representation_ = outcome.representation
             self.predictors_.new_version(outcome.representation.basis)
 
-    def _warn_once(self, representation: LinearRepresentation, refinement: Any, rules: Rules) -> None:
+    def _warn_once(self, representation: Representation, refinement: Any, rules: Rules) -> None:
         """Say what the dual bound proves: that k is too small, or features are less accurate than asked."""
         bound, radius = getattr(refinement, "lower_bound", 0.0), rules.radius()
         nearest = bound * float(representation.radii(radius).min())  # as bound is in units of each feature's radius
@@ -237,7 +252,8 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             refinement=grew[-1].refinement if grew else None,
             seconds=time.perf_counter() - started,
         )
-        self.predictors_.end_task(mean)
+        linear = isinstance(self.representation_, LinearRepresentation)
+        self.predictors_.end_task(mean if linear else None)  # functions know their means from the reference rows
         self._places[task] = len(self.history_)
         self.history_.append(event)
         return event

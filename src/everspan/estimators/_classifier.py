@@ -206,7 +206,7 @@ class LifelongClassifier(ClassifierMixin, TaskStream):  # type: ignore[misc]
     # Predicting ------------------------------------------------------------------------------------------------------
 
     def _scores(self, X: Array, task: Hashable, rules: Rules) -> tuple[Array, Any]:
-        """Scores (n, predictors) of centred rows, and the task's classes."""
+        """Scores (n, predictors) of lifted rows, and the task's classes."""
         if self._unknown(task):
             if len(self._label_sets) != 1 or len(self._label_sets[0]) != 2:
                 raise ValueError("an average task needs tasks with the same two classes")
@@ -222,13 +222,13 @@ class LifelongClassifier(ClassifierMixin, TaskStream):  # type: ignore[misc]
         """Row positions, scores and classes of every task asked for."""
         check_is_fitted(self, "history_")
         rows, rules = self._prepare(X), self._rules()
-        centred = rows - self.representation_.origin if self.fit_intercept else rows
+        lifted = self._lifted(rows)
         if tasks is None:
-            return [(slice(None), *self._scores(centred, task, rules))]
+            return [(slice(None), *self._scores(lifted, task, rules))]
         if task is not None:
             raise ValueError("give either task, for all rows, or tasks, one a row")
         groups = rows_of_tasks(tasks, len(rows))
-        return [(chosen, *self._scores(centred[chosen], name, rules)) for name, chosen in groups.items()]
+        return [(chosen, *self._scores(lifted[chosen], name, rules)) for name, chosen in groups.items()]
 
     def predict(self, X: Any, *, task: Hashable = None, tasks: Any = None) -> Any:
         """Labels of rows of one ``task``, or of a task a row (``tasks``)."""

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..checks import Loss, ZeroOne
 from ..learners import balanced, fit_multinomial
 from ..lifelong import refine
+from ..representation import LinearRepresentation
 from ..spread import HalfspaceSpread, Spread
 from ..tasks import Array, Rows, Table, TaskEvent
 from ..threads import one_thread
@@ -89,7 +90,7 @@ class ClassIncrementalClassifier(ClassifierMixin, LifelongEstimator):  # type: i
         refiner: Any = "sdp",
         rounding: str = "certified",
         refine_above: int | None = None,
-        representation: str = "linear",
+        representation: Any = "linear",
         learner: Any = "auto",
         check: Any = "auto",
         goal: str = "excess",
@@ -181,9 +182,13 @@ class ClassIncrementalClassifier(ClassifierMixin, LifelongEstimator):  # type: i
         return self._record(self._name(new), outcomes, self.error_, started, labels_used=len(X))
 
     def _fit_classifier(self, centred: Array, pool: RowMemory, classes: Any) -> None:
-        codes = np.searchsorted(classes, pool.labels)
+        """Over the columns, drawn towards the features; over the features themselves where those are functions."""
+        codes, known = np.searchsorted(classes, pool.labels), self.representation_
+        rows, basis = centred, known.basis
+        if not isinstance(known, LinearRepresentation):
+            rows, basis = known.transform(centred), np.eye(known.dimension)
         with one_thread():
-            fit = fit_multinomial(centred, codes, pool.weights(), self.representation_.basis, pool.aside)
+            fit = fit_multinomial(rows, codes, pool.weights(), basis, pool.aside)
         self.coef_, self.intercept_, self.error_ = fit.coef @ fit.basis.T, fit.intercept, fit.error
 
     def _name(self, new: Any) -> Hashable:
@@ -204,6 +209,8 @@ class ClassIncrementalClassifier(ClassifierMixin, LifelongEstimator):  # type: i
         check_is_fitted(self, "history_")
         rows = self._prepare(X)
         centred = rows - self.representation_.origin if self.fit_intercept else rows
+        if not isinstance(self.representation_, LinearRepresentation):
+            centred = self.representation_.transform(centred)
         scores: Array = centred @ self.coef_.T + self.intercept_
         return scores
 

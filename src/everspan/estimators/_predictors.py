@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..representation import LinearRepresentation
+from ..representation import Representation
 from ..spread import Spread
 from ..tasks import Array
 
@@ -20,7 +20,8 @@ class Predictors:
     is projected onto the current basis, always from where it was first. So growing costs nothing for old tasks, moves
     never add up, and a predictor whose move would be too far is simply read as it was.
 
-    A direct predictor (of a task that grew) stands on its own learned feature: its version is -1.
+    A direct predictor (of a task that grew) stands on its own learned feature: its version is -1. One on all units of a
+    nonlinear representation stands on none: its version is -2, its coefficients are the direction itself.
     """
 
     def __init__(self) -> None:
@@ -76,6 +77,10 @@ class Predictors:
         """A predictor that is ``length`` times the learned feature."""
         self._append(-1, feature, np.array([length]), intercept, (reference, plausible))
 
+    def add_whole(self, direction: Array, intercept: float, reference: float, plausible: float) -> None:
+        """A predictor that weighs all units there are."""
+        self._append(-2, None, direction, intercept, (reference, plausible))
+
     def _append(
         self, version: int, feature: int | None, coefficients: Array, intercept: float, errors: Sequence[float]
     ) -> None:
@@ -128,21 +133,22 @@ class Predictors:
         start = self._ends[index - 1] if index else 0
         return np.frombuffer(self._coefficients, dtype=np.float64)[start : self._ends[index]].copy()
 
-    def original(self, index: int, representation: LinearRepresentation) -> Array:
-        """The direction in the inputs that was learned for the task."""
+    def original(self, index: int, representation: Representation) -> Array:
+        """The direction that was learned for the task."""
         version, own = self._versions[index], self._own(index)
-        if version < 0:
+        if version == -1:
             direction: Array = own[0] * representation.features[self._features[index]]
             return direction
+        if version == -2:
+            return representation.padded(own)
         basis = self.bases[version]
         assert basis is not None
-        lifted: Array = basis.dot(own)
-        return lifted
+        return representation.padded(basis.dot(own))
 
     def read(
-        self, index: int, representation: LinearRepresentation, spread: Spread | None, epsilon: float, proved: bool
+        self, index: int, representation: Representation, spread: Spread | None, epsilon: float, proved: bool
     ) -> tuple[Array, float]:
-        """The direction in the inputs and the intercept of a task's predictor as it is now.
+        """The direction and the intercept of a task's predictor as it is now.
 
         With a ``spread`` it is moved onto the current basis in two cases. Either Assumption 1 keeps it within epsilon
         there, by its reference: the error it was measured to have, or a bound on it (``proved``). Or its error may well
@@ -152,8 +158,8 @@ class Predictors:
         direction, intercept = self.original(index, representation), self._intercepts[index]
         if spread is None or not representation.dimension:
             return direction, intercept
-        coordinates = representation.basis.T.dot(direction)
-        length, left = float(np.linalg.norm(direction)), float(np.linalg.norm(coordinates))
+        coordinates = representation.coordinates(direction)
+        length, left = representation.length(direction), float(np.linalg.norm(coordinates))
         if length == 0.0 or left <= 1e-9 * length:
             return direction, intercept
         reference, plausible = self._errors[2 * index : 2 * index + 2]
@@ -163,7 +169,8 @@ class Predictors:
         if not keeps and not gains:
             return direction, intercept
         projected = representation.basis.dot(coordinates)
-        mean = self._means.get(index)
-        if mean is not None:  # the mean score of the task's rows stays what it was
-            intercept += float((direction - projected).dot(mean))
+        moved, mean = direction - projected, self._means.get(index)
+        intercept += representation.constant(moved)  # the mean score of rows stays what it was
+        if mean is not None:
+            intercept += float(moved.dot(mean))
         return projected, intercept

@@ -102,14 +102,14 @@ class LifelongRegressor(RegressorMixin, TaskStream):  # type: ignore[misc]
         """Predictions for rows of one ``task``, or of a task a row (``tasks``)."""
         check_is_fitted(self, "history_")
         rows, rules = self._prepare(X), self._rules()
-        centred = rows - self.representation_.origin if self.fit_intercept else rows
+        lifted = self._lifted(rows)
         if tasks is None:
-            return self._predictions(centred, task, rules)
+            return self._predictions(lifted, task, rules)
         if task is not None:
             raise ValueError("give either task, for all rows, or tasks, one a row")
         predictions = np.empty(len(rows))
         for name, chosen in rows_of_tasks(tasks, len(rows)).items():
-            predictions[chosen] = self._predictions(centred[chosen], name, rules)
+            predictions[chosen] = self._predictions(lifted[chosen], name, rules)
         return predictions
 
     def _predictions(self, X: Array, task: Hashable, rules: Any) -> Array:

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..lifelong import Rules
+from ..representation import LinearRepresentation
 from ..tasks import Array, LabelSource, TaskEvent
 from ._base import LifelongEstimator
 from ._labels import Demand
@@ -28,7 +29,7 @@ class TaskStream(LifelongEstimator):
         refiner: Any = "sdp",
         rounding: str = "certified",
         refine_above: int | None = None,
-        representation: str = "linear",
+        representation: Any = "linear",
         learner: Any = "auto",
         check: Any = "auto",
         accept: str = "estimate",
@@ -181,6 +182,8 @@ class TaskStream(LifelongEstimator):
             The scores of rows are ``X @ weights.T + intercepts``.
         """
         check_is_fitted(self, "history_")
+        if not isinstance(self.representation_, LinearRepresentation):
+            raise ValueError("a task's predictor is not linear in the columns: its features are not")
         rules, origin = self._rules(), self.representation_.origin
         reads = [self._direction(index, rules) for index in self.predictors_.of_task(self._position(task))]
         weights = np.array([direction for direction, _ in reads])
@@ -203,7 +206,7 @@ class TaskStream(LifelongEstimator):
         if known is None or known[0] != stamp:
             reads = [self._direction(index, rules) for index in range(len(self.predictors_))]
             reads = [read for read in reads if self._regression or read[0].any()] or reads
-            lengths = [float(np.linalg.norm(direction)) or 1.0 for direction, _ in reads]
+            lengths = [self.representation_.length(direction) or 1.0 for direction, _ in reads]
             scales = [1.0 if self._regression else 1.0 / length for length in lengths]
             direction = np.mean([scale * a for scale, (a, _) in zip(scales, reads, strict=True)], axis=0)
             intercept = float(np.mean([scale * b for scale, (_, b) in zip(scales, reads, strict=True)]))

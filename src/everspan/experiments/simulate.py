@@ -11,8 +11,8 @@ import math
 import time
 import warnings
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,6 +26,7 @@ from ..scenarios import LinearStream, NamedTask
 from ..tasks import Rows
 from ..threads import one_thread
 from ._files import write_results
+from ._jobs import each
 from .joint import joint_training
 
 Array = NDArray[np.float64]
@@ -42,6 +43,7 @@ STYLES = {
     "Independent": ("grey", ":"),
     "Joint": ("green", "-"),
 }
+HIDDEN = {("dimension", "Independent")}  # as many as tasks: it would hide the others
 
 
 @dataclass(frozen=True)
@@ -187,36 +189,26 @@ def largest_angle(subspace: Array, basis: Array) -> float:
 def run(settings: Settings, jobs: int = 1, progress: Callable[[int, int], None] | None = None) -> dict[str, Any]:
     """All trials, on so many processes; everything outside ``timing`` is the same for every number of jobs."""
     started = time.perf_counter()
-    done: dict[int, dict[str, dict[str, list[float]]]] = {}
-    if jobs == 1:
-        for index in range(settings.trials):
-            done[index] = trial(settings, index)
-            if progress is not None:
-                progress(len(done), settings.trials)
-    else:
-        with ProcessPoolExecutor(max_workers=jobs) as pool:
-            waiting = {pool.submit(trial, settings, index): index for index in range(settings.trials)}
-            for future in as_completed(waiting):
-                done[waiting[future]] = future.result()
-                if progress is not None:
-                    progress(len(done), settings.trials)
-    methods = {name: _summary([done[index][name] for index in range(settings.trials)]) for name in STYLES}
+    done = each(partial(trial, settings), range(settings.trials), jobs, progress)
+    methods = {name: summary([curves[name] for curves in done]) for name in STYLES}
     seconds = time.perf_counter() - started
     return {"settings": asdict(settings), "methods": methods, "timing": {"seconds": seconds, "jobs": jobs}}
 
 
-def _summary(trials: list[dict[str, list[float]]]) -> dict[str, Any]:
+def summary(trials: list[dict[str, list[float]]]) -> dict[str, Any]:
     """Means over trials, a value a task; all trials beside them."""
     means = {name: np.mean([one[name] for one in trials], axis=0).tolist() for name in trials[0]}
     return means | {"per_trial": {name: [one[name] for one in trials] for name in trials[0]}}
 
 
-def final_values(results: dict[str, Any]) -> list[tuple[str, dict[str, tuple[float, float]]]]:
+def final_values(
+    results: dict[str, Any], panels: dict[str, str] = PANELS
+) -> list[tuple[str, dict[str, tuple[float, float]]]]:
     """Every method's values after the last task, with their standard errors over trials."""
     rows = []
     for name, method in results["methods"].items():
         values: dict[str, tuple[float, float]] = {}
-        for panel in PANELS:
+        for panel in panels:
             last = np.array([one[-1] for one in method["per_trial"][panel]])
             error = float(last.std(ddof=1) / math.sqrt(len(last))) if len(last) > 1 else math.nan
             values[panel] = float(last.mean()), error
@@ -224,16 +216,21 @@ def final_values(results: dict[str, Any]) -> list[tuple[str, dict[str, tuple[flo
     return rows
 
 
-def draw(results: dict[str, Any], columns: int = 2) -> Any:
+def draw(
+    results: dict[str, Any],
+    columns: int = 2,
+    panels_of: dict[str, str] = PANELS,
+    styles: dict[str, tuple[str, str]] = STYLES,
+    hidden: set[tuple[str, str]] = HIDDEN,
+) -> Any:
     """The four panels in so many columns, with bands of two standard errors over trials."""
     width, height = (10.0, 7.2) if columns == 2 else (5.4, 14.6)
     with house_style():
-        figure, panels = new_figure(columns, width=width, height=height, rows=len(PANELS) // columns)
-        for panel, (key, title) in zip(panels, PANELS.items(), strict=True):
+        figure, panels = new_figure(columns, width=width, height=height, rows=len(panels_of) // columns)
+        for panel, (key, title) in zip(panels, panels_of.items(), strict=True):
             for name, method in results["methods"].items():
-                if key == "dimension" and name == "Independent":
-                    continue  # as many as tasks: it would hide the others
-                _curve(panel, np.array(method["per_trial"][key]), name)
+                if (key, name) not in hidden:
+                    _curve(panel, np.array(method["per_trial"][key]), name, styles[name])
             panel.set(title=title, xlabel="tasks seen")
             if "accuracy" in key:
                 panel.set_ylim(top=1.0)
@@ -244,8 +241,8 @@ def draw(results: dict[str, Any], columns: int = 2) -> Any:
     return figure
 
 
-def _curve(panel: Any, trials: Array, name: str) -> None:
-    color, line = COLORS[STYLES[name][0]], STYLES[name][1]
+def _curve(panel: Any, trials: Array, name: str, style: tuple[str, str]) -> None:
+    color, line = COLORS[style[0]], style[1]
     tasks, mean = np.arange(1, trials.shape[1] + 1), trials.mean(axis=0)
     panel.plot(tasks, mean, color=color, ls=line, lw=1.8, label=name)
     if len(trials) > 1:
@@ -274,14 +271,15 @@ def sentences(results: dict[str, Any]) -> list[str]:
     ]
 
 
+def cell(panel: str, mean: float, error: float) -> str:
+    """A mean and its standard error, as the table of the report has them."""
+    digits = 3 if "accuracy" in panel else 1
+    spread = "" if math.isnan(error) else f" ± {error:.{digits}f}"
+    return f"{mean:.{digits}f}{spread}"
+
+
 def page(results: dict[str, Any], command: str) -> Page:
     """The report."""
-
-    def cell(panel: str, mean: float, error: float) -> str:
-        digits = 3 if "accuracy" in panel else 1
-        spread = "" if math.isnan(error) else f" ± {error:.{digits}f}"
-        return f"{mean:.{digits}f}{spread}"
-
     rows = [[name, *(cell(panel, *values[panel]) for panel in PANELS)] for name, values in final_values(results)]
     return Page(
         title="Task after task on linear features",

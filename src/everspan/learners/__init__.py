@@ -7,6 +7,7 @@ from ._logistic import Logistic
 from ._multinomial import MultinomialFit, fit_multinomial
 from ._ridge import Ridge, least_squares
 from ._simple import Averaging, HardMargin
+from ._two_layer import NetworkFit, TwoLayer, activations
 
 __all__ = [
     "PROBABILISTIC",
@@ -19,7 +20,10 @@ __all__ = [
     "Learner",
     "Logistic",
     "MultinomialFit",
+    "NetworkFit",
     "Ridge",
+    "TwoLayer",
+    "activations",
     "balanced",
     "fit_multinomial",
     "is_probabilistic",

@@ -2,7 +2,7 @@
 
 from ._classes import ClassScenario, ClassTask, ImageSet, class_order
 from ._images import load_images, read_picture
-from ._linear import DrawnTask, LinearStream, NamedTask
+from ._linear import DrawnTask, LinearStream, NamedTask, ReLUStream
 
 __all__ = [
     "ClassScenario",
@@ -11,6 +11,7 @@ __all__ = [
     "ImageSet",
     "LinearStream",
     "NamedTask",
+    "ReLUStream",
     "class_order",
     "load_images",
     "read_picture",
