@@ -58,7 +58,8 @@ def run_one(name, arguments):
     )
     arguments.results.mkdir(parents=True, exist_ok=True)
     suffix = "-held-out" if arguments.held_out else ""
-    (arguments.results / f"{name}{suffix}.json").write_text(json.dumps(results, indent=1) + "\n")
+    plain = name.replace("=", "_")  # what every file system and copier takes
+    (arguments.results / f"{plain}{suffix}.json").write_text(json.dumps(results, indent=1) + "\n")
 
 
 def table(folder):

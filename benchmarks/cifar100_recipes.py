@@ -22,8 +22,23 @@ results/cifar100_recipes.json. The first design, 16 runs, its residual standard 
 | weights averaged over the last 3% of the steps | -0.18 | -0.20 | -0.16 |
 
 Test-time views shifted by a pixel gave +0.1 to +0.7 in every run. The last two were taken out of the code again. Beside
-the design, with distillation and batch 256: weight decay 0.002 reached 80.25, distillation of weight 3 reached 79.46
-at weight decay 0.001; the nearest run of the design had 79.55.
+the design, with distillation and batch 256 (shifted views from here on): weight decay 0.002 reached 80.61, distillation
+of weight 3 reached 80.04 at weight decay 0.001; the nearest run of the design had 79.79.
+
+The second design, 8 runs around the best of the first. Effects are not additive here: rate times weight decay above
+4e-4 is too much, and costs 4 points once and 17 twice. So its table says little more than: not further. Without either,
+an auxiliary loss that tells all classes apart (taken out again) with encoders from scratch reached 79.38, and with
+CutMix on 80% and batch 512 79.51, where 80.61 was known.
+
+Twice as long (200 epochs): 81.98 with weight decay 0.001, 81.81 with 0.002; the first task gains 3.5 points by the
+longer training, the last step nothing. The recipe takes 0.0015 and 200 epochs.
+
+The last task varied, four tasks learned once with 120 epochs (accuracy over all 50 classes; the same again with
+another seed: 74.36 and 74.32): without distillation 73.44, from scratch 73.44, without the auxiliary loss 73.68,
+weight 3 for it 74.04, half the rate 74.22, 60 epochs 74.06, CutMix on all images 73.08 (and 74.60 when the last tenth
+of the epochs goes without), dropout on features 73.7 to 74.0, no weight decay on the classifier 73.90, softened
+labels 70.34, BatchNorm statistics taken anew 70.60; reading the same network with views shifted by two pixels instead
+of one 74.68. So what is left to gain is in the encoders that were learned before, not in how the last one is.
 """
 
 # isort: off
@@ -51,27 +66,19 @@ AUGMENT = "crop:4,flip,brightness,affine:0.4,contrast:0.4,saturation:0.4,cutout:
 
 
 def second(on):
-    """Around the best of the first design; the last three columns are products of the first."""
+    """Around the best of the first design. (A column more, of a setting that was taken out, is in the raw numbers.)"""
     a, b, c = on[:3]
-    d, e, f = a ^ b ^ c, a ^ b ^ 1, a ^ c ^ 1
+    d, e = a ^ b ^ c, a ^ c ^ 1
     return {
         "weight_decay": 4e-3 if a else 2e-3,
         "learning_rate": (0.4 if b else 0.2) * (2.0 if d else 1.0),
         "augment": AUGMENT.format(0.8 if c else 0.5),
         "batch_size": 512 if d else 256,
-        "auxiliary_classes": "all" if e else "new",
-        "start": "scratch" if f else "previous",
-    }, (a, b, c, d, e, f)
+        "start": "scratch" if e else "previous",
+    }, (a, b, c, d, e)
 
 
-SECOND = (
-    "weight decay 0.004",
-    "twice the rate",
-    "CutMix on 80%",
-    "batch 512",
-    "auxiliary loss on all classes",
-    "encoders from scratch",
-)
+SECOND = ("weight decay 0.004", "twice the rate", "CutMix on 80%", "batch 512", "encoders from scratch")
 DESIGNS = {"second": (second, 3, SECOND)}
 
 

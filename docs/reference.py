@@ -16,6 +16,11 @@ PARTS = {
         ("everspan", "TaskEvent"),
         ("everspan", "History"),
     ],
+    "Features that are not linear": [
+        ("everspan.functions", "ReLU"),
+        ("everspan.functions", "FunctionRepresentation"),
+        ("everspan.functions", "relu_products"),
+    ],
     "Refinement": [
         ("everspan", "refine"),
         ("everspan", "refine_gram"),
@@ -25,7 +30,7 @@ PARTS = {
     ],
     "Learners of one task": [
         ("everspan.learners", name)
-        for name in ("Learner", "Fit", "Auto", "BayesPoint", "Logistic", "HardMargin", "Averaging", "Ridge")
+        for name in ("Learner", "Fit", "Auto", "BayesPoint", "Logistic", "HardMargin", "Averaging", "Ridge", "TwoLayer")
     ],
     "Checks": [
         ("everspan.checks", name)

@@ -108,13 +108,13 @@ def _add_simulate(commands: Any) -> None:
         "--representation",
         choices=("linear", "relu"),
         default="linear",
-        help="relu: features that are not linear, in the figure of its own (d 20, m 60, n 500, trials 4 by default)",
+        help="relu: features that are not linear (then d 20, m 60, n 1000, epsilon 0.05, trials 4 by default)",
     )
     simulate.add_argument("--d", type=_count, help="columns of the inputs (default: 100)")
     simulate.add_argument("--k", type=_count, default=5, help="features that all tasks share")
     simulate.add_argument("--m", type=_count, help="tasks (default: 100)")
     simulate.add_argument("--n", type=_count, help="labelled rows of a task (default: 200)")
-    simulate.add_argument("--epsilon", type=_amount, default=0.1, help="the error every task must meet")
+    simulate.add_argument("--epsilon", type=_amount, help="the error every task must meet (default: 0.1)")
     simulate.add_argument("--trials", type=_count, help="streams to average over (default: 10)")
     simulate.add_argument("--seed", type=int, default=0, help="seed of the random numbers")
     simulate.add_argument("--jobs", type=_count, default=os.cpu_count() or 1, help="processes; the answer is the same")
@@ -258,9 +258,12 @@ def _sample_complexity(options: argparse.Namespace) -> int:
     settings = sample_complexity.Settings(axes=tuple(options.axes), **given)
     options.out.mkdir(parents=True, exist_ok=True)  # before any work is lost
 
+    started = time.perf_counter()
+
     def progress(done: int, streams: int) -> None:
         if done == streams or 20 * done // streams > 20 * (done - 1) // streams:
-            print(f"{done} of {streams} streams counted", file=sys.stderr, flush=True)
+            left = (time.perf_counter() - started) / done * (streams - done)  # the longest are counted first
+            print(f"{done} of {streams} streams counted, at most {left:.0f} s left", file=sys.stderr, flush=True)
 
     results = sample_complexity.run(settings, options.jobs, progress)
     print("\n".join(sample_complexity.lines(results)))

@@ -8,6 +8,7 @@ their inner products (paper, Appendix C).
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -52,7 +53,7 @@ class ReLU:
     starts: int = 2
 
     def __post_init__(self) -> None:
-        if min(self.most, self.starts, self.units or 1) < 1:
+        if min(self.most, self.starts, 1 if self.units is None else self.units) < 1:
             raise ValueError("units, most and starts must be at least 1")
         if self.inner_products not in ("sample", "gaussian"):
             raise ValueError(f"inner_products must be 'sample' or 'gaussian', but they are {self.inner_products!r}")
@@ -169,6 +170,8 @@ class FunctionRepresentation:
         The functions that tasks are tried on, orthonormal over the reference rows.
     reference : array of shape (rows, d)
         Rows that inner products are taken over.
+    blocks, ends : tuple of int
+        How many units there were after every growth, and after each of ``features`` was learned.
     """
 
     kind: ReLU
@@ -181,6 +184,8 @@ class FunctionRepresentation:
     labels: Array
     basis: Array
     reference: Array | None = None
+    blocks: tuple[int, ...] = ()
+    ends: tuple[int, ...] = ()
     products: Array = field(default_factory=lambda: np.zeros((0, 0)))
     means: Array = field(default_factory=lambda: np.zeros(0))
 
@@ -195,8 +200,25 @@ class FunctionRepresentation:
     # Rows and what is said about them ---------------------------------------------------------------------------------
 
     def lift(self, X: Array) -> Array:
-        """What all predictors are combinations of: the outputs of the units for centred rows."""
-        return activations(X, self.weights, self.biases)
+        """What all predictors are combinations of: the outputs of the units for centred rows.
+
+        Units that joined together are computed together, always in the same way, so that the outputs of those that were
+        there first are the same to the bit whatever joins later.
+        """
+        outputs = np.empty((len(X), self.units), order="F")
+        for start, end in pairwise((0, *self.blocks)):
+            outputs[:, start:end] = activations(X, self.weights[start:end], self.biases[start:end])
+        return outputs
+
+    def scores(self, lifted: Array, direction: Array) -> Array:
+        """What a direction, of the first units or of all, makes of lifted rows."""
+        scores: Array = lifted[:, : len(direction)].dot(direction)
+        return scores
+
+    def feature(self, index: int) -> Array:
+        """A learned function as a combination of the units there were when it was learned."""
+        own: Array = self.features[index, : self.ends[index]]
+        return own
 
     def transform(self, X: Array) -> Array:
         """The features of centred rows."""
@@ -257,6 +279,8 @@ class FunctionRepresentation:
             labels=np.append(self.labels, labels),
             basis=np.vstack([self.basis, np.zeros((new, self.dimension))]),
             reference=self._more_reference(rows.X),
+            blocks=(*self.blocks, len(fit.weights)),
+            ends=(*self.ends, len(fit.weights)),
         )
         return wider._measured()._with_direction(wider.features[-1])
 
@@ -308,6 +332,7 @@ class FunctionRepresentation:
             features=np.delete(self.features, index, axis=0),
             errors=np.delete(self.errors, index),
             labels=np.delete(self.labels, index),
+            ends=self.ends[:index] + self.ends[index + 1 :],
         )
         return replace(fewer, basis=fewer._orthonormal(fewer.features.T))
 

@@ -97,12 +97,13 @@ def learn(labels: Labels, representation: Representation, rules: Rules, position
     attempt: _Measured | None = None
     if representation.dimension or trial.of_one_label():
         attempt = trial.fit_on(representation.transform, rules.epsilon, 0.5 * rules.epsilon)  # c~_i on current features
-        if rules.serves(attempt.assessment):
-            return trial.reused(attempt, representation)
-        if representation.wider():  # functions do not serve it; the units that they are made of may
+        served = rules.serves(attempt.assessment)
+        if representation.wider() and not (served and labels.on_demand):  # what functions are made of may do better
             wider = trial.fit_on(representation.lift, rules.epsilon, 0.5 * rules.epsilon, ground="units")
-            if rules.serves(wider.assessment):
-                return trial.reused(wider, representation)
+            if rules.value(wider.assessment) < rules.value(attempt.assessment):
+                attempt, served = wider, rules.serves(wider.assessment)
+        if served:
+            return trial.reused(attempt, representation)
 
     accuracy = rules.accuracy(representation.dimension)
     learner = representation.learner(rules.learner, rules.regression, rules.radius())

@@ -38,6 +38,12 @@ class Representation(Protocol):
     def lift(self, X: Array) -> Array:
         """What directions weigh, for centred rows."""
 
+    def scores(self, lifted: Array, direction: Array) -> Array:
+        """What a direction makes of lifted rows."""
+
+    def feature(self, index: int) -> Array:
+        """A learned feature as a direction."""
+
     def transform(self, X: Array) -> Array:
         """The features of centred rows."""
 
@@ -117,6 +123,16 @@ class LinearRepresentation:
     def lift(self, X: Array) -> Array:
         """What directions weigh: the columns of centred rows."""
         return X
+
+    def scores(self, lifted: Array, direction: Array) -> Array:
+        """What a direction makes of rows."""
+        scores: Array = lifted.dot(direction)
+        return scores
+
+    def feature(self, index: int) -> Array:
+        """A learned feature."""
+        own: Array = self.features[index]
+        return own
 
     def transform(self, X: Array) -> Array:
         """The features of centred rows."""

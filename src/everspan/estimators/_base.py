@@ -200,7 +200,7 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         if outcome.stands_on == "features":
             self.predictors_.add(fit.coef, fit.intercept, *errors, feature)
         elif outcome.stands_on == "units":
-            self.predictors_.add_whole(fit.coef, fit.intercept, *errors)
+            self.predictors_.add_whole(fit.coef, fit.intercept, *errors, feature)
         elif feature is not None:
             self.predictors_.add_direct(feature, outcome.representation.scale(fit), fit.intercept, *errors)
         if outcome.representation is not self.representation_:

@@ -57,7 +57,9 @@ class LifelongClassifier(ClassifierMixin, TaskStream):  # type: ignore[misc]
         See `everspan.refine`; "paper" takes 2k - 1 dimensions.
     refine_above : int, optional
         Refine only when the representation has more dimensions than this. None: after every new feature.
-    representation : {"linear"}, default="linear"
+    representation : {"linear", "relu"} or ReLU, default="linear"
+        What features are: directions in the columns, or functions of ReLU units that are learned
+        (`everspan.functions.ReLU` sets how).
     learner : str or object, default="auto"
         The learner of one halfspace: "auto", "bayes_point", "logistic", "hard_margin", "least_squares", "averaging",
         an object with ``fit(rows)`` (`everspan.learners.Learner`), or a scikit-learn estimator with ``coef_``.
@@ -92,7 +94,7 @@ class LifelongClassifier(ClassifierMixin, TaskStream):  # type: ignore[misc]
     ----------
     history_ : History
         What happened to every task.
-    representation_ : LinearRepresentation
+    representation_ : LinearRepresentation or FunctionRepresentation
         What all tasks share: ``basis``, ``features`` (all learned directly), ``dimension``.
     tasks_ : list
         Names of the tasks, in order.
@@ -216,7 +218,8 @@ class LifelongClassifier(ClassifierMixin, TaskStream):  # type: ignore[misc]
             position = self._position(task)
             reads = [self._direction(index, rules) for index in self.predictors_.of_task(position)]
             classes = self._label_sets[self._label_set_of[position]]
-        return np.column_stack([X.dot(direction) + intercept for direction, intercept in reads]), classes
+        known = self.representation_
+        return np.column_stack([known.scores(X, direction) + intercept for direction, intercept in reads]), classes
 
     def _by_task(self, X: Any, task: Hashable, tasks: Any) -> list[tuple[Any, Array, Any]]:
         """Row positions, scores and classes of every task asked for."""

@@ -77,9 +77,11 @@ class Predictors:
         """A predictor that is ``length`` times the learned feature."""
         self._append(-1, feature, np.array([length]), intercept, (reference, plausible))
 
-    def add_whole(self, direction: Array, intercept: float, reference: float, plausible: float) -> None:
+    def add_whole(
+        self, direction: Array, intercept: float, reference: float, plausible: float, feature: int | None = None
+    ) -> None:
         """A predictor that weighs all units there are."""
-        self._append(-2, None, direction, intercept, (reference, plausible))
+        self._append(-2, feature, direction, intercept, (reference, plausible))
 
     def _append(
         self, version: int, feature: int | None, coefficients: Array, intercept: float, errors: Sequence[float]
@@ -137,13 +139,14 @@ class Predictors:
         """The direction that was learned for the task."""
         version, own = self._versions[index], self._own(index)
         if version == -1:
-            direction: Array = own[0] * representation.features[self._features[index]]
+            direction: Array = own[0] * representation.feature(self._features[index])
             return direction
         if version == -2:
-            return representation.padded(own)
+            return own
         basis = self.bases[version]
         assert basis is not None
-        return representation.padded(basis.dot(own))
+        lifted: Array = basis.dot(own)
+        return lifted
 
     def read(
         self, index: int, representation: Representation, spread: Spread | None, epsilon: float, proved: bool
@@ -158,8 +161,9 @@ class Predictors:
         direction, intercept = self.original(index, representation), self._intercepts[index]
         if spread is None or not representation.dimension:
             return direction, intercept
-        coordinates = representation.coordinates(direction)
-        length, left = representation.length(direction), float(np.linalg.norm(coordinates))
+        whole = representation.padded(direction)
+        coordinates = representation.coordinates(whole)
+        length, left = representation.length(whole), float(np.linalg.norm(coordinates))
         if length == 0.0 or left <= 1e-9 * length:
             return direction, intercept
         reference, plausible = self._errors[2 * index : 2 * index + 2]
@@ -169,7 +173,7 @@ class Predictors:
         if not keeps and not gains:
             return direction, intercept
         projected = representation.basis.dot(coordinates)
-        moved, mean = direction - projected, self._means.get(index)
+        moved, mean = whole - projected, self._means.get(index)
         intercept += representation.constant(moved)  # the mean score of rows stays what it was
         if mean is not None:
             intercept += float(moved.dot(mean))

@@ -117,7 +117,7 @@ class LifelongRegressor(RegressorMixin, TaskStream):  # type: ignore[misc]
             direction, intercept = self._average_direction(rules)
         else:
             direction, intercept = self._direction(self.predictors_.of_task(self._position(task))[0], rules)
-        predictions: Array = X.dot(direction) + intercept
+        predictions: Array = self.representation_.scores(X, direction) + intercept
         return predictions
 
     def score(self, X: Any, y: Any, *, task: Hashable = None, tasks: Any = None, sample_weight: Any = None) -> float:

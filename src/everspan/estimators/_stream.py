@@ -204,7 +204,8 @@ class TaskStream(LifelongEstimator):
         known: tuple[Any, Array, float] | None = self.__dict__.get("_average")
         stamp = (len(self.predictors_), len(self.predictors_.bases), rules)
         if known is None or known[0] != stamp:
-            reads = [self._direction(index, rules) for index in range(len(self.predictors_))]
+            padded = self.representation_.padded
+            reads = [(padded(a), b) for a, b in (self._direction(i, rules) for i in range(len(self.predictors_)))]
             reads = [read for read in reads if self._regression or read[0].any()] or reads
             lengths = [self.representation_.length(direction) or 1.0 for direction, _ in reads]
             scales = [1.0 if self._regression else 1.0 / length for length in lengths]

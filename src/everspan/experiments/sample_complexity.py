@@ -303,8 +303,8 @@ def draw(results: dict[str, Any]) -> Any:
         if "parameters" in parts:
             _panel(panels[columns - 1], results, "parameters", "k", ("growth",))
             panels[2 * columns - 1].axis("off")
-        panels[0].set_ylabel("labels, classification")
-        panels[columns].set_ylabel("labels, regression")
+        panels[0].set_ylabel("classification: labels to grow, to reuse")
+        panels[columns].set_ylabel("regression: all labels")
         handles: dict[str, Any] = {}
         for panel in panels:
             lines, names = panel.get_legend_handles_labels()
@@ -320,11 +320,15 @@ def _panel(panel: Any, results: dict[str, Any], part: str, axis: Axis, quantitie
         for what in quantities:
             means = np.mean(counted[what], axis=1)
             shade = COLORS["yellow"] if what == "reuse" else COLORS[color]
-            name = f"{method}, {what}" if what != "labels" else method
+            name = f"{method}, reuse" if what == "reuse" else method
             panel.plot(table["values"], means, style, color=shade, ms=4, lw=1.5, label=name)
     panel.set(xscale="log", yscale="log", xlabel=SIZES[axis], xticks=table["values"])
     panel.set_xticklabels([f"{value:g}" for value in table["values"]])
     panel.minorticks_off()
+    from matplotlib.ticker import FuncFormatter, LogLocator
+
+    panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     if part == "parameters":
         panel.set_title("Two choices of accuracy", fontsize=10)
 

@@ -51,8 +51,8 @@ class Settings:
     d: int = 20
     k: int = 5
     m: int = 60
-    n: int = 500
-    epsilon: float = 0.1
+    n: int = 1000
+    epsilon: float = 0.05
     trials: int = 4
     seed: int = 0
 
@@ -227,8 +227,9 @@ def page(results: dict[str, Any], command: str) -> Page:
         command=command,
         notes=[
             'LLL and LLL-RR are LifelongClassifier(representation="relu"), without and with refinement. A task that '
-            "the functions do not serve is tried on all units, and learns a network of its own where these do not serve it "
-            f"either. Joint has {2 * results['settings']['k']} units. Accuracies are of {TEST_ROWS:,} new rows a task.",
+            "the functions do not serve is tried on all units, and learns a network of its own where these do not "
+            f"serve it either. Joint has {2 * results['settings']['k']} units. Accuracies are of {TEST_ROWS:,} new "
+            "rows a task.",
         ],
     )
 

@@ -23,7 +23,7 @@ STRONG: dict[str, Any] = {
     "batch_size": 256,
     "learning_rate": 0.2,
     "nesterov": True,
-    "weight_decay": 2e-3,
+    "weight_decay": 1.5e-3,
     "schedule": "cosine",
     "warmup": 5,
     "augment": "crop:4,flip,brightness,affine:0.4,contrast:0.4,saturation:0.4,cutout:0.4,cutmix:0.5",
