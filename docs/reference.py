@@ -60,7 +60,25 @@ PARTS = {
     ],
     "Streams, theorems, pictures": [
         ("everspan.scenarios", "LinearStream"),
-        ("everspan.theory", "most_features"),
+        ("everspan.scenarios", "ReLUStream"),
+        *(
+            ("everspan.theory", name)
+            for name in (
+                "Setting",
+                "Bound",
+                "table_1",
+                "epsilon_acc",
+                "balcan_parameters",
+                "most_features",
+                "spread",
+                "whitening",
+                "principal_angles",
+                "subspace_angle",
+                "separated",
+                "effective_dimension",
+                "HiddenCoordinate",
+            )
+        ),
         ("everspan.reports", "growth_figure"),
     ],
 }

@@ -15,18 +15,24 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from everspan import ClassIncrementalClassifier, LifelongClassifier, LifelongRegressor
+from everspan.functions import ReLU
 from everspan.scenarios import LinearStream
 
 ESTIMATORS = [LifelongClassifier(), LifelongRegressor(), ClassIncrementalClassifier()]
+NETWORKS = [LifelongClassifier(representation=ReLU(most=2, starts=1))]
 REASONS = {
     "check_sample_weight_equivalence_on_dense_data": "which rows are set aside and remembered is drawn at random, "
     "a row of weight two once and two rows twice",
 }
 
 
+def _splits_by_chance(estimator):
+    return isinstance(estimator, ClassIncrementalClassifier) or isinstance(estimator.representation, ReLU)
+
+
 @parametrize_with_checks(
-    ESTIMATORS,
-    expected_failed_checks=lambda estimator: REASONS if isinstance(estimator, ClassIncrementalClassifier) else {},
+    ESTIMATORS + NETWORKS,
+    expected_failed_checks=lambda estimator: REASONS if _splits_by_chance(estimator) else {},
 )
 def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
