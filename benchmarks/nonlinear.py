@@ -25,7 +25,7 @@ from everspan.experiments._jobs import each
 from everspan.reports import COLORS, house_style, new_figure, save_figure
 from everspan.scenarios import ReLUStream
 
-LABELS, SEEDS = (250, 500, 1000, 2000, 4000), range(3)
+LABELS, SEEDS = (500, 1000, 2000, 4000), range(3)
 IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"
 
 

@@ -12,9 +12,10 @@ from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .learners import NetworkFit, TwoLayer, activations
-from .representation import Refiner, accuracies, apparent_dimension, outclasses
+from .representation import Refiner, accuracies, apparent_dimension, checked_basis, outclasses
 from .tasks import Array, Rows
 
 REFERENCE = 4000  # rows that inner products are taken over
@@ -53,8 +54,11 @@ class ReLU:
     starts: int = 2
 
     def __post_init__(self) -> None:
-        if min(self.most, self.starts, 1 if self.units is None else self.units) < 1:
-            raise ValueError("units, most and starts must be at least 1")
+        for name in ("units", "most", "starts"):
+            value = getattr(self, name)
+            whole = isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 1
+            if not whole and not (name == "units" and value is None):
+                raise ValueError(f"{name} must be a whole number of at least 1, but it is {value!r}")
         if self.inner_products not in ("sample", "gaussian"):
             raise ValueError(f"inner_products must be 'sample' or 'gaussian', but they are {self.inner_products!r}")
         if self.inner_products == "gaussian" and self.biases:
@@ -109,11 +113,13 @@ class Frugal:
 
     def fit(self, rows: Rows) -> NetworkFit:
         fit, known = self.network.fit(rows), len(self.weights)
-        X = rows.X[:REFERENCE]
+        sample = rows.part(_some(len(rows), REFERENCE))
+        X, weight = sample.X, np.full(len(sample), 1.0) if sample.weight is None else sample.weight
+        weight = weight / weight.sum()
         outputs = np.hstack([activations(X, self.weights, self.biases), activations(X, fit.weights, fit.biases)])
-        means = outputs.mean(axis=0) if self.network.fit_intercept else np.zeros(outputs.shape[1])
+        means = weight @ outputs if self.network.fit_intercept else np.zeros(outputs.shape[1])
         centred = outputs - means
-        gram = centred.T @ centred / max(len(X), 1)
+        gram = (centred * weight[:, None]).T @ centred
         function = np.concatenate([np.zeros(known), fit.coef])
         whole = float(function @ gram @ function)
         kept = list(range(len(function)))
@@ -136,6 +142,11 @@ class Frugal:
             fit.noise,
             len(own),
         )
+
+
+def _some(n: int, most: int) -> NDArray[np.intp]:
+    """Positions of at most so many of n rows, from all over: rows may be sorted."""
+    return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(np.intp)
 
 
 def _nearest(gram: Array, function: Array, kept: list[int]) -> tuple[Array, float]:
@@ -170,8 +181,10 @@ class FunctionRepresentation:
         The functions that tasks are tried on, orthonormal over the reference rows.
     reference : array of shape (rows, d)
         Rows that inner products are taken over.
-    blocks, ends : tuple of int
-        How many units there were after every growth, and after each of ``features`` was learned.
+    sources : array of shape (rows,)
+        The growth that every reference row is from.
+    blocks, ends, grown_at : tuple of int
+        How many units there were after every growth, after each of ``features`` was learned, and at which growth.
     """
 
     kind: ReLU
@@ -186,8 +199,9 @@ class FunctionRepresentation:
     reference: Array | None = None
     blocks: tuple[int, ...] = ()
     ends: tuple[int, ...] = ()
+    grown_at: tuple[int, ...] = ()
+    sources: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     products: Array = field(default_factory=lambda: np.zeros((0, 0)))
-    means: Array = field(default_factory=lambda: np.zeros(0))
 
     @property
     def dimension(self) -> int:
@@ -252,15 +266,6 @@ class FunctionRepresentation:
     def length(self, direction: Array) -> float:
         return float(np.sqrt(max(float(direction @ self.products @ direction), 0.0)))
 
-    def coordinates(self, direction: Array) -> Array:
-        """Of the nearest function in the basis."""
-        found: Array = self.basis.T.dot(self.products.dot(direction))
-        return found
-
-    def constant(self, direction: Array) -> float:
-        """The mean of a function: what a predictor's constant makes up for when it is moved."""
-        return float(self.means.dot(direction)) if self.centred else 0.0
-
     def scale(self, fit: Any) -> float:
         """What the newest feature must be multiplied with to be this fit."""
         return 1.0
@@ -279,61 +284,86 @@ class FunctionRepresentation:
             labels=np.append(self.labels, labels),
             basis=np.vstack([self.basis, np.zeros((new, self.dimension))]),
             reference=self._more_reference(rows.X),
+            sources=self._more_sources(len(rows)),
             blocks=(*self.blocks, len(fit.weights)),
             ends=(*self.ends, len(fit.weights)),
+            grown_at=(*self.grown_at, len(self.blocks)),
         )
         return wider._measured()._with_direction(wider.features[-1])
+
+    def _shares(self, rows: int) -> list[NDArray[np.intp]]:
+        """Which rows of every growth stay for reference, and of as many new ones: the same number of each."""
+        known = [np.flatnonzero(self.sources == source) for source in np.unique(self.sources)]
+        most = REFERENCE // (len(known) + 1)
+        return [places[_some(len(places), most)] for places in known] + [_some(rows, most)]
 
     def _more_reference(self, X: Array) -> Array | None:
         if self.kind.inner_products == "gaussian":
             return None
+        *kept, new = self._shares(len(X))
         known = np.zeros((0, X.shape[1])) if self.reference is None else self.reference
-        return np.vstack([known, X[: REFERENCE - len(known)]])
+        return np.vstack([*(known[places] for places in kept), X[new]])
+
+    def _more_sources(self, rows: int) -> NDArray[np.intp]:
+        if self.kind.inner_products == "gaussian":
+            return self.sources
+        *kept, new = self._shares(rows)
+        return np.concatenate([*(self.sources[places] for places in kept), np.full(len(new), len(self.blocks))])
 
     def _measured(self) -> FunctionRepresentation:
         """With the inner products of all units; the basis made orthonormal under them."""
         if self.kind.inner_products == "gaussian":
             products, means = relu_products(self.weights)
+            if self.centred:
+                products = products - np.outer(means, means)
         else:
             assert self.reference is not None
             outputs = self.lift(self.reference)
-            products, means = outputs.T @ outputs / len(outputs), outputs.mean(axis=0)
-        if self.centred:
-            products = products - np.outer(means, means)
-        measured = replace(self, products=products, means=means)
+            if self.centred:
+                outputs = outputs - outputs.mean(axis=0)
+            products = outputs.T @ outputs / max(len(outputs), 1)
+        measured = replace(self, products=products)
         return replace(measured, basis=measured._orthonormal(self.basis))
 
     def _orthonormal(self, basis: Array) -> Array:
         """The same span, its columns orthonormal under the inner products; what is no function by itself goes."""
-        columns: list[Array] = []
-        for column in basis.T:
-            new = self._outside(column, columns)
-            if new is not None:
-                columns.append(new)
-        return np.column_stack(columns) if columns else np.zeros((self.units, 0))
-
-    def _outside(self, direction: Array, columns: list[Array]) -> Array | None:
-        """The part of a function outside others, of length one; None where nothing is left."""
-        whole, new = self.length(direction), direction
-        for _ in range(2):  # once more for what rounding left
-            for column in columns:
-                new = new - column * float(column @ self.products @ new)
-        left = self.length(new)
-        return None if left <= _LOST * whole or left == 0.0 else new / left
+        gram = basis.T @ self.products @ basis
+        lengths = np.sqrt(np.maximum(np.diagonal(gram), 0.0))
+        kept = lengths > 0.0
+        if not kept.any():
+            return np.zeros((self.units, 0))
+        scaled = basis[:, kept] / lengths[kept]
+        values, vectors = np.linalg.eigh(scaled.T @ self.products @ scaled)
+        apart = values > _LOST**2
+        return np.asarray(scaled @ (vectors[:, apart] / np.sqrt(values[apart]))[:, ::-1])
 
     def _with_direction(self, direction: Array) -> FunctionRepresentation:
-        new = self._outside(direction, list(self.basis.T))
-        return self if new is None else replace(self, basis=np.column_stack([self.basis, new]))
+        """The basis with the part of a function that is outside it, of length one, where there is any."""
+        whole, new = self.length(direction), direction
+        for _ in range(2):  # once more for what rounding left
+            new = new - self.basis @ (self.basis.T @ (self.products @ new))
+        left = self.length(new)
+        if left <= _LOST * whole or left == 0.0:
+            return self
+        return replace(self, basis=np.column_stack([self.basis, new / left]))
 
     def without_feature(self, index: int) -> FunctionRepresentation:
-        """One learned function less; the basis is the span of the others."""
+        """One learned function less, and its rows; the basis is the span of the others. Its units stay: others may
+        stand on them.
+        """
+        others = self.sources != self.grown_at[index]
         fewer = replace(
             self,
+            reference=None if self.reference is None else self.reference[others],
+            sources=self.sources[others] if self.reference is not None else self.sources,
+            grown_at=self.grown_at[:index] + self.grown_at[index + 1 :],
             features=np.delete(self.features, index, axis=0),
             errors=np.delete(self.errors, index),
             labels=np.delete(self.labels, index),
             ends=self.ends[:index] + self.ends[index + 1 :],
         )
+        if fewer.reference is not None and len(fewer.reference):  # else the inner products stay as they were
+            fewer = fewer._measured()
         return replace(fewer, basis=fewer._orthonormal(fewer.features.T))
 
     # Refining ---------------------------------------------------------------------------------------------------------
@@ -369,7 +399,7 @@ class FunctionRepresentation:
             kept = values > 1e-12 * max(float(values[-1]), 1e-300)
             vectors, roots = vectors[:, kept], np.sqrt(values[kept])
             result = refiner(vectors * roots, k, self.radii(radius))
-            combination = (vectors / roots) @ np.asarray(getattr(result, "basis", result), dtype=np.float64)
+            combination = (vectors / roots) @ checked_basis(result, len(roots))
         return replace(self, basis=self._orthonormal(functions.T @ combination)), result
 
     def apparent_dimension(self) -> int:

@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from .checks import Assessment, Check, CrossValidation, HoldOut, Loss, TrainingError
+from .checks import Assessment, AutoCheck, Check, CrossValidation, HoldOut, LeaveOneOut, Loss
 from .learners import Fit, Learner
 from .representation import Refiner, Representation
 from .spread import Spread
@@ -177,7 +177,7 @@ class _Trial:
         """
         labels, demanded = self.labels, self.labels.on_demand
         check = HoldOut(shuffle=False) if demanded else self.rules.check
-        if hasattr(learner, "folds") and not isinstance(check, HoldOut | TrainingError):
+        if hasattr(learner, "folds") and isinstance(check, AutoCheck | LeaveOneOut):
             check = CrossValidation(learner.folds)  # a network
         fit_rows = partial(self._fit, learner or self.rules.learner)
         rows = labels.take()

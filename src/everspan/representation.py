@@ -58,12 +58,6 @@ class Representation(Protocol):
 
     def length(self, direction: Array) -> float: ...
 
-    def coordinates(self, direction: Array) -> Array:
-        """Of the nearest direction in the basis."""
-
-    def constant(self, direction: Array) -> float:
-        """The mean of what a direction makes of rows."""
-
     def scale(self, fit: Any) -> float:
         """What the newest feature must be multiplied with to be this fit."""
 
@@ -153,13 +147,6 @@ class LinearRepresentation:
     def length(self, direction: Array) -> float:
         return float(np.linalg.norm(direction))
 
-    def coordinates(self, direction: Array) -> Array:
-        found: Array = self.basis.T.dot(direction)
-        return found
-
-    def constant(self, direction: Array) -> float:
-        return 0.0  # rows are centred
-
     def scale(self, fit: Fit) -> float:
         """What the newest feature must be multiplied with to be this fit."""
         return float(np.linalg.norm(fit.coef))
@@ -217,18 +204,20 @@ class LinearRepresentation:
         subspace away from those that are accurate. Where all are as accurate as the theorems ask, that is their radius.
         """
         result = refiner(self.features, k, self.radii(radius))
-        basis = np.asarray(getattr(result, "basis", result), dtype=np.float64)
-        d = self.features.shape[1]
-        if basis.ndim != 2 or len(basis) != d or not np.allclose(basis.T @ basis, np.eye(basis.shape[1]), atol=1e-6):
-            raise ValueError(
-                f"the refiner must return {d} rows and orthonormal columns, but the shape is {basis.shape}"
-            )
-        return replace(self, basis=basis), result
+        return replace(self, basis=checked_basis(result, self.features.shape[1])), result
 
     def apparent_dimension(self) -> int:
         """How many directions the learned features share, by what the errors of the features cannot explain."""
         values = np.linalg.svd(self.features / (self.accuracies() + 1e-7)[:, None], compute_uv=False)
         return apparent_dimension(np.asarray(values, dtype=np.float64), *self.features.shape)
+
+
+def checked_basis(result: Any, d: int) -> Array:
+    """The basis that a refiner answered with, if it is one."""
+    basis = np.asarray(getattr(result, "basis", result), dtype=np.float64)
+    if basis.ndim != 2 or len(basis) != d or not np.allclose(basis.T @ basis, np.eye(basis.shape[1]), atol=1e-6):
+        raise ValueError(f"the refiner must return {d} rows and orthonormal columns, but the shape is {basis.shape}")
+    return basis
 
 
 def accuracies(errors: Array, labels: Array) -> Array:

@@ -7,6 +7,7 @@ import pytest
 from sklearn.base import clone
 
 from everspan import ClassIncrementalClassifier, LifelongClassifier, LifelongRegressor
+from everspan.checks import HoldOut
 from everspan.functions import ReLU
 from everspan.scenarios import ReLUStream
 
@@ -154,3 +155,82 @@ def test_tasks_with_one_label_or_two_rows():
     assert model.learn_task(rng.standard_normal((20, 3)), np.ones(20), task="one").action == "reused"
     model.learn_task(rng.standard_normal((2, 3)), [0, 1], task="two")
     assert model.predict(rng.standard_normal((4, 3)), task="two").shape == (4,)
+
+
+def test_the_order_of_rows_is_of_no_consequence():
+    X = np.random.default_rng(0).standard_normal((6000, 3))
+    X = X[np.argsort(X[:, 0])]
+    model = LifelongRegressor(0.1, representation="relu")
+    model.learn_task(X, np.abs(X[:, 0]), task=0)
+    assert model.score(X, np.abs(X[:, 0]), task=0) > 0.99
+
+
+def test_what_an_event_says_of_the_error_is_true_of_the_predictions():
+    stream = ReLUStream(d=6, k=4, tasks=9, rows=500, seed=0)
+    model = LifelongClassifier(0.2, representation="relu")
+    for i in range(9):
+        event = model.learn_task(*stream[i][1:], task=i)
+        _, X, y = stream.test(i, 3000)
+        assert 1.0 - model.score(X, y, task=i) < event.error + 0.04
+
+
+def test_rows_that_lie_elsewhere_are_learned_as_well():
+    rng = np.random.default_rng(3)
+
+    def task(slope, offset):
+        Z = rng.standard_normal((600, 4))
+        return Z + offset, np.abs(Z[:, 0]) + slope * np.maximum(Z[:, 1], 0.0)
+
+    model = LifelongRegressor(0.05, representation="relu")
+    model.learn_task(*task(0.0, 0.0), task="here")
+    model.learn_task(*task(0.3, 100.0), task="there")
+    assert model.score(*task(0.3, 100.0), task="there") > 0.95
+    assert model.score(*task(0.0, 0.0), task="here") > 0.95
+
+
+def test_classes_forgotten_and_learned_again_are_told_apart_again():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((600, 4))
+    y = (np.abs(X[:, 0]) > 0.7) * 1 + (np.abs(X[:, 1]) > 0.7) * 2
+    model = ClassIncrementalClassifier(representation="relu")
+    for label in range(4):
+        model.learn_task(X[y == label], y[y == label])
+    before = model.score(X, y)
+    model.forget(1)
+    assert model.score(X[y != 1], y[y != 1]) > before - 0.05
+    model.learn_task(X[y == 1], y[y == 1])
+    assert model.score(X, y) > before - 0.05
+
+
+def test_a_check_of_ones_own_is_used():
+    asked = []
+
+    class Mine(HoldOut):
+        def measure(self, fit, rows, loss, risk, seed):
+            asked.append(len(rows))
+            return super().measure(fit, rows, loss, risk, seed)
+
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 3))
+    LifelongClassifier(representation="relu", check=Mine()).learn_task(X, np.abs(X[:, 0]) > 0.7, task=0)
+    assert asked == [200]
+
+
+def test_forgetting_takes_a_tasks_rows_with_it(stream):
+    model = LifelongClassifier(0.02, representation="relu")
+    for i in range(3):
+        model.learn_task(*stream[i][1:], task=i)
+    known = model.representation_
+    model.forget(0)
+    left = model.representation_.reference
+    rows = {tuple(row) for row in (stream[0].X - known.origin).tolist()}
+    assert not any(tuple(row) in rows for row in left.tolist())
+    assert len(left)
+
+
+def test_a_representation_set_anew_needs_a_new_beginning(stream):
+    model = LifelongClassifier()
+    model.learn_task(*stream[0][1:], task=0)
+    with pytest.raises(ValueError, match="fit forgets them first"):
+        model.set_params(representation="relu").learn_task(*stream[1][1:], task=1)
+    assert model.fit(*stream[1][1:]).representation_.units > 0

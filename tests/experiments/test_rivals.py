@@ -66,9 +66,8 @@ def test_the_search_ends_at_the_fewest_labels(least):
     assert len(asked) < 25
 
 
-def test_what_cannot_be_reached_is_said():
+def test_what_cannot_be_reached_has_no_number():
     stream = LinearStream(d=3, k=1, tasks=2, kind="regression", seed=0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(rivals.RIVALS, "never", lambda stream, n, k: stream.targets + 1.0)
-        with pytest.raises(ValueError, match="never needs more than 10,000,000 labels"):
-            rivals.labels_needed("never", stream, 1, 0.1)
+        assert rivals.labels_needed("never", stream, 1, 0.1) is None

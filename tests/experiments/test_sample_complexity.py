@@ -56,8 +56,20 @@ def test_theory_stands_beside_every_exponent(results):
     assert growth["theory"] == 1.5
     assert growth["theory_over_this_range"] > 1.5  # its logarithms
     assert by_name["classification", "m", LLL_RR, "reuse"]["theory_over_this_range"] == pytest.approx(1.0)
-    assert by_name["regression", "m", "every task by itself", "labels"]["theory_over_this_range"] == pytest.approx(1.0)
+    assert by_name["regression", "m", "every task by itself", "labels"]["theory"] is None  # theorems: classification
     assert by_name["parameters", "k", BALCAN, "growth"]["theory"] == 2.0
+
+
+def test_what_no_number_of_labels_reaches_is_left_open(tmp_path):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sample_complexity, "labels_needed", lambda *given: None)
+        found = sample_complexity.run(Settings(d=12, k=1, m=4, epsilon=0.2, trials=2, axes=("m", "m"), factors=(1, 2)))
+    assert found["parts"]["regression"]["m"]["methods"]["every task by itself"]["labels"] == [
+        [None, None],
+        [None, None],
+    ]
+    assert "every task by itself" not in {one["method"] for one in found["exponents"]}
+    assert len(sample_complexity.write(tmp_path, found)) == 3
 
 
 def test_the_number_of_jobs_changes_nothing(results):

@@ -89,3 +89,32 @@ def test_few_rows_are_no_trouble(n):
     X = np.eye(3)[np.arange(n) % 3]
     fit = TwoLayer().fit(Rows(X, np.where(np.arange(n) % 2, 1.0, -1.0)))
     assert np.isfinite(fit.scores(X)).all()
+
+
+def test_a_weight_counts_repetitions():
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((60, 3))
+    y = np.where(np.abs(X[:, 0]) > 0.7, 1.0, -1.0)
+    heavy = TwoLayer(units=3).fit(Rows(X, y, np.full(60, 50.0)))
+    many = TwoLayer(units=3).fit(Rows(np.repeat(X, 50, axis=0), np.repeat(y, 50)))
+    light = TwoLayer(units=3).fit(Rows(X, y))
+    assert np.abs(heavy.scores(X)).mean() == pytest.approx(np.abs(many.scores(X)).mean(), rel=0.5)
+    assert np.abs(heavy.scores(X)).mean() > 2.0 * np.abs(light.scores(X)).mean()
+
+
+def test_rows_in_turn_do_not_mislead_the_choice_of_units():
+    rng = np.random.default_rng(1)
+    quarter = np.arange(2000) % 4
+    X = rng.standard_normal((2000, 4))
+    X[:, 3] = quarter == 3
+    y = np.where(quarter == 3, X[:, 0], 2.0 * np.abs(X[:, 0]) + 2.0 * np.abs(X[:, 1]))
+    fit = TwoLayer(regression=True).fit(Rows(X, y))
+    assert np.mean(np.square(fit.scores(X) - y)) < 0.05 * np.var(y)
+
+
+def test_more_units_are_tried_where_more_are_allowed():
+    X = np.random.default_rng(0).uniform(-2.0, 2.0, (2000, 1))
+    y = np.sin(6.0 * X[:, 0])
+    few, many = (TwoLayer(regression=True, most=most).fit(Rows(X, y)) for most in (4, 40))
+    assert len(few.coef) <= 4 < len(many.coef)
+    assert np.mean(np.square(many.scores(X) - y)) < 0.6 * np.mean(np.square(few.scores(X) - y))

@@ -157,6 +157,9 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _start(self, X: Array, weight: Array | None = None) -> None:
         """Set up an empty stream around the first rows."""
+        known = getattr(self, "representation_", None)
+        if known is not None and isinstance(known, LinearRepresentation) != (self.representation == "linear"):
+            raise ValueError("representation was set anew after tasks had been learned: fit forgets them first")
         if not hasattr(self, "representation_"):
             origin = np.average(X, axis=0, weights=weight) if self.fit_intercept else np.zeros(X.shape[1])
             self.representation_: Representation = self._empty(origin)
@@ -253,7 +256,7 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             seconds=time.perf_counter() - started,
         )
         linear = isinstance(self.representation_, LinearRepresentation)
-        self.predictors_.end_task(mean if linear else None)  # functions know their means from the reference rows
+        self.predictors_.end_task(mean if linear else None)  # a mean is needed where predictors move
         self._places[task] = len(self.history_)
         self.history_.append(event)
         return event

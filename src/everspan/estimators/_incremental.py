@@ -182,11 +182,10 @@ class ClassIncrementalClassifier(ClassifierMixin, LifelongEstimator):  # type: i
         return self._record(self._name(new), outcomes, self.error_, started, labels_used=len(X))
 
     def _fit_classifier(self, centred: Array, pool: RowMemory, classes: Any) -> None:
-        """Over the columns, drawn towards the features; over the features themselves where those are functions."""
+        """Over the columns, drawn towards the features; over all units where those are functions."""
         codes, known = np.searchsorted(classes, pool.labels), self.representation_
-        rows, basis = centred, known.basis
-        if not isinstance(known, LinearRepresentation):
-            rows, basis = known.transform(centred), np.eye(known.dimension)
+        rows = known.lift(centred)
+        basis = known.basis if isinstance(known, LinearRepresentation) else np.eye(rows.shape[1])
         with one_thread():
             fit = fit_multinomial(rows, codes, pool.weights(), basis, pool.aside)
         self.coef_, self.intercept_, self.error_ = fit.coef @ fit.basis.T, fit.intercept, fit.error
@@ -209,9 +208,7 @@ class ClassIncrementalClassifier(ClassifierMixin, LifelongEstimator):  # type: i
         check_is_fitted(self, "history_")
         rows = self._prepare(X)
         centred = rows - self.representation_.origin if self.fit_intercept else rows
-        if not isinstance(self.representation_, LinearRepresentation):
-            centred = self.representation_.transform(centred)
-        scores: Array = centred @ self.coef_.T + self.intercept_
+        scores: Array = self.representation_.lift(centred) @ self.coef_.T + self.intercept_
         return scores
 
     def decision_function(self, X: Any) -> Array:

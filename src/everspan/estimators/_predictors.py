@@ -161,9 +161,8 @@ class Predictors:
         direction, intercept = self.original(index, representation), self._intercepts[index]
         if spread is None or not representation.dimension:
             return direction, intercept
-        whole = representation.padded(direction)
-        coordinates = representation.coordinates(whole)
-        length, left = representation.length(whole), float(np.linalg.norm(coordinates))
+        coordinates = representation.basis.T.dot(direction)
+        length, left = float(np.linalg.norm(direction)), float(np.linalg.norm(coordinates))
         if length == 0.0 or left <= 1e-9 * length:
             return direction, intercept
         reference, plausible = self._errors[2 * index : 2 * index + 2]
@@ -173,8 +172,7 @@ class Predictors:
         if not keeps and not gains:
             return direction, intercept
         projected = representation.basis.dot(coordinates)
-        moved, mean = whole - projected, self._means.get(index)
-        intercept += representation.constant(moved)  # the mean score of rows stays what it was
-        if mean is not None:
-            intercept += float(moved.dot(mean))
+        mean = self._means.get(index)
+        if mean is not None:  # the mean score of the task's rows stays what it was
+            intercept += float((direction - projected).dot(mean))
         return projected, intercept

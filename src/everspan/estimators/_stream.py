@@ -195,7 +195,9 @@ class TaskStream(LifelongEstimator):
         return self.unseen_tasks == "average" and named and task not in self._places
 
     def _direction(self, index: int, rules: Rules) -> tuple[Array, float]:
-        spread = rules.spread if self.old_tasks == "reproject" and rules.refiner is not None else None
+        moves = isinstance(self.representation_, LinearRepresentation)  # Assumption 1 says nothing of functions
+        moves = moves and self.old_tasks == "reproject" and rules.refiner is not None
+        spread = rules.spread if moves else None
         proved = rules.accept == "bound"
         return self.predictors_.read(index, self.representation_, spread, rules.epsilon, proved)
 

@@ -135,8 +135,11 @@ RIVALS: dict[str, Callable[[LinearStream, int, int], Array]] = {
 
 
 @one_thread()
-def labels_needed(name: str, stream: LinearStream, k: int, epsilon: float) -> int:
-    """The fewest labels in all, equally many a task, with which this rival has every task within epsilon."""
+def labels_needed(name: str, stream: LinearStream, k: int, epsilon: float) -> int | None:
+    """The fewest labels in all, equally many a task, with which this rival has every task within epsilon.
+
+    None where ten million are too few.
+    """
 
     def enough(n: int) -> bool:
         return bool(np.square(RIVALS[name](stream, n, k) - stream.targets).sum(axis=1).max() <= epsilon)
@@ -145,7 +148,7 @@ def labels_needed(name: str, stream: LinearStream, k: int, epsilon: float) -> in
     while not enough(n):
         too_few, n = n, 2 * n
         if n * len(stream) > MOST:
-            raise ValueError(f"{name} needs more than {MOST:,} labels here: take a larger epsilon, or fewer tasks")
+            return None
     while n > too_few + 1 and n > STEP * too_few:
         middle = round((n * too_few) ** 0.5)
         middle = min(max(middle, too_few + 1), n - 1)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -21,7 +21,7 @@ from scipy.special import stdtrit
 from ..estimators import LifelongClassifier, LifelongRegressor
 from ..reports import COLORS, house_style, new_figure
 from ..scenarios import LinearStream
-from ..theory import Bound, Setting, all_at_once, balcan_parameters, independent, theorem_4, theorem_7
+from ..theory import Bound, Setting, balcan_parameters, theorem_4, theorem_7
 from ..threads import one_thread
 from ._files import write_results
 from ._jobs import each
@@ -35,10 +35,8 @@ LLL_RR, BALCAN = "LLL-RR", "LLL, parameters of Balcan et al."
 THEORY: dict[str, Callable[[Setting], Bound]] = {
     LLL_RR: theorem_4,
     BALCAN: theorem_7,
-    "all at once (Du et al.)": all_at_once,
-    "moments (Tripuraneni et al.)": all_at_once,
-    "every task by itself": independent,
 }
+METHODS = (*THEORY, *RIVALS)
 POWERS: dict[tuple[str, str], dict[Axis, float]] = {
     (LLL_RR, "growth"): {"d": 1.0, "k": 1.5, "epsilon": 1.0, "m": 0.0},
     (LLL_RR, "reuse"): {"d": 0.0, "k": 1.0, "epsilon": 1.0, "m": 1.0},
@@ -80,8 +78,6 @@ class Settings:
         for axis in self.axes:
             for value in self.values(axis):
                 self.at(axis, value).check()
-        for k in self.small_k if "k" in self.axes else ():
-            replace(self.small(), k=k).check()
 
     def values(self, axis: Axis) -> list[float]:
         """The sizes along an axis; of 1 / epsilon for epsilon."""
@@ -93,9 +89,12 @@ class Settings:
         sizes: dict[str, Any] = {name: getattr(self, name) for name in AXES}
         return Place(**(sizes | {axis: 1.0 / value if axis == "epsilon" else int(value)}))
 
-    def small(self) -> Place:
-        """Where two ways of choosing parameters are compared."""
-        return Place(self.small_d, max(self.small_k), self.m, self.small_epsilon)
+    def small(self) -> list[Place]:
+        """Where two ways of choosing parameters are compared: a place a number of features that fits."""
+        if "k" not in self.axes:
+            return []
+        fit = [k for k in self.small_k if k <= min(self.m, self.small_d)]
+        return [Place(self.small_d, k, self.m, self.small_epsilon) for k in fit] if len(fit) > 1 else []
 
 
 @dataclass(frozen=True)
@@ -133,7 +132,8 @@ def count(piece: Piece) -> dict[str, float]:
     kind: Literal["classification", "regression"] = "regression" if piece.part == "regression" else "classification"
     stream = LinearStream(place.d, place.k, place.m, kind=kind, seed=piece.seed)
     if piece.method in RIVALS:
-        return {"labels": float(labels_needed(piece.method, stream, place.k, place.epsilon))}
+        needed = labels_needed(piece.method, stream, place.k, place.epsilon)
+        return {"labels": math.nan if needed is None else float(needed)}
     return _loop(piece, stream, kind)
 
 
@@ -174,14 +174,13 @@ def pieces(settings: Settings) -> list[Piece]:
     found = []
     for trial in range(settings.trials):
         seed = settings.seed * 100_003 + trial
-        for axis in settings.axes:
+        for axis in dict.fromkeys(settings.axes):
             for value in settings.values(axis):
                 place = settings.at(axis, value)
                 found.append(Piece("classification", axis, value, place, LLL_RR, seed))
-                found += [Piece("regression", axis, value, place, name, seed) for name in THEORY]
-        for k in settings.small_k if "k" in settings.axes else ():
-            place = replace(settings.small(), k=k)
-            found += [Piece("parameters", "k", float(k), place, name, seed) for name in (LLL_RR, BALCAN)]
+                found += [Piece("regression", axis, value, place, name, seed) for name in METHODS]
+        for place in settings.small():
+            found += [Piece("parameters", "k", float(place.k), place, name, seed) for name in (LLL_RR, BALCAN)]
     return sorted(found, key=_effort, reverse=True)
 
 
@@ -216,12 +215,17 @@ def _tables(methods: dict[str, dict[float, dict[int, dict[str, float]]]]) -> dic
         "values": values,
         "methods": {
             name: {
-                what: [[points[value][seed][what] for seed in sorted(points[value])] for value in values]
+                what: [[_number(points[value][seed][what]) for seed in sorted(points[value])] for value in values]
                 for what in next(iter(points[values[0]].values()))
             }
-            for name, points in ((name, methods[name]) for name in THEORY if name in methods)
+            for name, points in ((name, methods[name]) for name in METHODS if name in methods)
         },
     }
+
+
+def _number(value: float) -> float | None:
+    """None where there is no number: JSON has nothing else for it."""
+    return None if math.isnan(value) else value
 
 
 def exponent(values: Sequence[float], labels: Sequence[Sequence[float]]) -> tuple[float, float, float]:
@@ -248,8 +252,8 @@ def exponents(settings: Settings, tables: dict[str, Any]) -> list[dict[str, Any]
         for axis, table in axes.items():
             for method, quantities in table["methods"].items():
                 for what in ("labels",) if part == "regression" else ("growth", "reuse", "a reuse"):
-                    if np.min(quantities[what]) <= 0.0:
-                        continue  # no task of this kind, so there is no logarithm
+                    if not np.min(np.asarray(quantities[what], dtype=float)) > 0.0:
+                        continue  # none of this kind, or more than were looked for: there is no logarithm
                     slope, low, high = exponent(table["values"], quantities[what])
                     places = partial(_places, settings, part, axis)
                     found.append(
@@ -261,14 +265,18 @@ def exponents(settings: Settings, tables: dict[str, Any]) -> list[dict[str, Any]
                             "exponent": slope,
                             "interval": [low, high],
                             "theory": POWERS[method, what][axis] if part != "regression" else None,
-                            "theory_over_this_range": _by_theory(method, what, table["values"], places),
+                            "theory_over_this_range": None
+                            if part == "regression"
+                            else _by_theory(method, what, table["values"], places),
                         }
                     )
     return found
 
 
 def _places(settings: Settings, part: str, axis: Axis, value: float) -> Place:
-    return replace(settings.small(), k=int(value)) if part == "parameters" else settings.at(axis, value)
+    if part == "parameters":
+        return next(place for place in settings.small() if place.k == value)
+    return settings.at(axis, value)
 
 
 def _by_theory(method: str, what: str, values: list[float], place: Callable[[float], Place]) -> float:
@@ -277,7 +285,7 @@ def _by_theory(method: str, what: str, values: list[float], place: Callable[[flo
     for value in values:
         at = place(value)
         bound = THEORY[method](Setting(at.d, at.k, at.m, at.epsilon))
-        own = {"growth": bound.growth_labels, "reuse": bound.reuse_labels, "labels": bound.labels}
+        own = {"growth": bound.growth_labels, "reuse": bound.reuse_labels}
         numbers.append((own | {"a reuse": bound.reuse_labels / at.m})[what])
     return exponent(values, [[number, number] for number in numbers])[0]
 
@@ -293,7 +301,7 @@ STYLES = {
 
 def draw(results: dict[str, Any]) -> Any:
     """A column an axis: labels of the loop (above), of all methods on regression (below); last, both parameters."""
-    parts, axes = results["parts"], results["settings"]["axes"]
+    parts, axes = results["parts"], list(dict.fromkeys(results["settings"]["axes"]))
     columns = len(axes) + ("parameters" in parts)
     with house_style():
         figure, panels = new_figure(columns, width=3.3 * columns, height=6.6, rows=2)
@@ -318,7 +326,7 @@ def _panel(panel: Any, results: dict[str, Any], part: str, axis: Axis, quantitie
     for method, counted in table["methods"].items():
         color, style = STYLES[method]
         for what in quantities:
-            means = np.mean(counted[what], axis=1)
+            means = np.mean(np.asarray(counted[what], dtype=float), axis=1)
             shade = COLORS["yellow"] if what == "reuse" else COLORS[color]
             name = f"{method}, reuse" if what == "reuse" else method
             panel.plot(table["values"], means, style, color=shade, ms=4, lw=1.5, label=name)
@@ -333,6 +341,11 @@ def _panel(panel: Any, results: dict[str, Any], part: str, axis: Axis, quantitie
         panel.set_title("Two choices of accuracy", fontsize=10)
 
 
+def theories(one: dict[str, Any]) -> tuple[tuple[float | None, int], tuple[float | None, int]]:
+    """What theory says of an exponent, and the digits to show of it."""
+    return (one["theory"], 1), (one["theory_over_this_range"], 2)
+
+
 def lines(results: dict[str, Any]) -> list[str]:
     """A table of exponents."""
     text = [
@@ -342,10 +355,10 @@ def lines(results: dict[str, Any]) -> list[str]:
     for one in results["exponents"]:
         low, high = one["interval"]
         size = "1/eps" if one["axis"] == "epsilon" else one["axis"]
-        power = "" if one["theory"] is None else f"{one['theory']:.1f}"
+        power, slope = ("" if v is None else f"{v:.{d}f}" for v, d in theories(one))
         text.append(
             f"{one['part']:15s} {size:8s} {one['method']:32s} {one['what']:7s} {one['exponent']:8.2f}  "
-            f"{low:5.2f} to {high:5.2f}  {power:>6s}  {one['theory_over_this_range']:5.2f}"
+            f"{low:5.2f} to {high:5.2f}  {power:>6s}  {slope:>5s}"
         )
     return text
 

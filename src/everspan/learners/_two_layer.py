@@ -110,7 +110,7 @@ class TwoLayer:
 
     def fit(self, rows: Rows) -> NetworkFit:
         problem = _Problem.of(rows, self)
-        sizes = [size for size in SIZES if size <= self.most] if self.units is None else [self.units]
+        sizes = _ladder(self.most) if self.units is None else [self.units]
         size, strength = sizes[0], 1.0
         if len(rows) >= 8:
             size, strength = self._choose(problem, sizes)
@@ -119,7 +119,10 @@ class TwoLayer:
 
     def _choose(self, problem: _Problem, sizes: list[int]) -> tuple[int, float]:
         """The fewest units next to which more are of no use, then the best penalty, on rows left out."""
-        aside = np.arange(len(problem.y)) % 4 == 3
+        order = np.random.default_rng(self.seed).permutation(len(problem.y))
+        order = order[np.argsort(np.sign(problem.y[order]), kind="stable")]  # as many of either label in every part
+        aside = np.zeros(len(order), dtype=bool)
+        aside[order[3::4]] = True
         seen, unseen = problem.part(~aside), problem.part(aside)
         losses = {size: self._unseen_loss(seen, unseen, size, 1.0) for size in sizes}
         size = min(size for size, loss in losses.items() if _BETTER * loss <= min(losses.values()))
@@ -130,7 +133,7 @@ class TwoLayer:
         return unseen.loss(self._train(seen, size, strength, 1, _TRIAL_STEPS), size)
 
     def _train(self, problem: _Problem, size: int, strength: float, starts: int, steps: int) -> Array:
-        penalty = strength * _PENALTY / len(problem.y)
+        penalty = strength * _PENALTY / problem.count
         options: dict[str, Any] = {"maxiter": steps, "maxcor": 20}
         found = [
             minimize(problem.value, start, args=(size, penalty), jac=True, method="L-BFGS-B", options=options)
@@ -149,13 +152,25 @@ class TwoLayer:
             yield np.concatenate([weights.ravel(), np.zeros(size), signs, [0.0]])
 
 
+def _ladder(most: int) -> list[int]:
+    """Numbers of units to try, up to the most: half as many again from step to step."""
+    sizes = [*SIZES]
+    while sizes[-1] < most:
+        sizes.append(sizes[-1] * 3 // 2)
+    return [*(size for size in sizes if size < most), most]
+
+
 @dataclass(frozen=True)
 class _Problem:
-    """Rows scaled for descent: columns to unit mean square, targets of a regression to unit variance."""
+    """Rows made ready for descent: centred (where units have constants) and of unit mean square, targets of a
+    regression of unit variance. ``count`` is how many rows these count for, ``weight`` sums to one.
+    """
 
     X: Array
     y: Array
     weight: Array
+    count: float
+    centre: Array
     scale: float
     mean: float
     spread: float
@@ -173,12 +188,16 @@ class _Problem:
             mean = float(np.average(y, weights=weight)) if learner.fit_intercept else 0.0
             spread = math.sqrt(float(np.average(np.square(y - mean), weights=weight))) or 1.0
             y = (y - mean) / spread
-        scale = math.sqrt(float(np.mean(np.square(rows.X)))) if rows.X.size else 1.0
+        centre = weight.dot(rows.X) / weight.sum() if learner.biases else np.zeros(rows.X.shape[1])
+        X = rows.X - centre
+        scale = math.sqrt(float(np.mean(weight.dot(np.square(X)) / weight.sum()))) if X.size else 1.0
         kind: Literal["logistic", "squares"] = "squares" if learner.regression else "logistic"
         return cls(
-            rows.X / (scale or 1.0),
+            X / (scale or 1.0),
             y,
             weight / weight.sum(),
+            rows.count(),
+            centre,
             scale or 1.0,
             mean,
             spread,
@@ -189,7 +208,8 @@ class _Problem:
 
     def part(self, chosen: Any) -> _Problem:
         weight = self.weight[chosen]
-        return replace(self, X=self.X[chosen], y=self.y[chosen], weight=weight / weight.sum())
+        share = float(weight.sum())
+        return replace(self, X=self.X[chosen], y=self.y[chosen], weight=weight / share, count=self.count * share)
 
     def split(self, flat: Array, size: int) -> tuple[Array, Array, Array, float]:
         d = self.X.shape[1]
@@ -237,21 +257,23 @@ class _Problem:
         intercept += float(coef[~kept].dot(np.maximum(biases[~kept], 0.0)))  # a unit without weights is a constant
         weights, biases, coef, lengths = weights[kept], biases[kept], coef[kept], lengths[kept]
         outputs = activations(self.X, weights, biases)
-        parts = np.var(outputs, axis=0) * np.square(coef)
-        alone = parts > _NEGLIGIBLE * float(np.var(outputs.dot(coef)))
-        intercept += float(coef[~alone].dot(outputs[:, ~alone].mean(axis=0)))
+        means = self.weight.dot(outputs)
+        apart = outputs - means
+        parts = self.weight.dot(np.square(apart)) * np.square(coef)
+        alone = parts > _NEGLIGIBLE * float(self.weight.dot(np.square(apart.dot(coef))))
+        intercept += float(coef[~alone].dot(means[~alone]))
         weights, biases, coef, lengths = weights[alone], biases[alone], coef[alone], lengths[alone]
         if not self.intercept:
             intercept = 0.0
         rest = self._loss(activations(self.X, weights, biases).dot(coef) + intercept)[0]
-        noise, n, used = 0.0, len(self.y), coef.size * (self.X.shape[1] + 2)
+        noise, n, used = 0.0, self.count, coef.size * (self.X.shape[1] + 2)
         if self.kind == "squares" and n > used:
             noise = 2.0 * rest * self.spread**2 * n / (n - used)
-        coef, intercept = coef * lengths / self.scale, intercept
+        directions = weights / lengths[:, None]
         return NetworkFit(
-            weights / lengths[:, None],
-            biases * self.scale / lengths,
-            coef * self.spread,
+            directions,
+            biases * self.scale / lengths - directions.dot(self.centre),
+            coef * lengths / self.scale * self.spread,
             intercept * self.spread + self.mean,
             noise,
             len(coef),
