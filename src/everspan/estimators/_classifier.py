@@ -77,7 +77,7 @@ class LifelongClassifier(ClassifierMixin, TaskStream):  # type: ignore[misc]
         Of the bounds in events.
     old_tasks : {"reproject", "freeze"}, default="reproject"
         Whether tasks learned earlier move to a refined representation where that keeps them within epsilon, or stay
-        as they were.
+        as they were. Tasks on ReLU functions always stay.
     unseen_tasks : {"error", "average"}, default="error"
         Whether predicting for a task never learned is an error, or predicts with the average of all tasks.
     spread : tuple (c1, c2), optional

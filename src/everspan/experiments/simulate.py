@@ -160,11 +160,16 @@ def _joint(stream: LinearStream, tasks: list[NamedTask]) -> dict[str, list[float
         start = basis
         curve: dict[str, list[float]] = {name: [] for name in PANELS}
         _measure(curve, stream, directions, basis)
-        for name in PANELS:  # held from the mark before, except that this mark has its own value
-            held = curves[name][-1:] or curve[name]
-            curves[name] += held * (mark - done - 1) + curve[name]
+        hold(curves, curve, mark - done)
         done = mark
     return curves
+
+
+def hold(curves: dict[str, list[float]], mark: dict[str, list[float]], tasks: int) -> None:
+    """Go on by so many tasks: values are held from the mark before, except that this mark has its own."""
+    for name, values in curves.items():
+        held = values[-1:] or mark[name]
+        values += held * (tasks - 1) + mark[name]
 
 
 def _measure(curves: dict[str, list[float]], stream: LinearStream, directions: Array, basis: Array) -> None:

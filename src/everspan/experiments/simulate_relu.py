@@ -119,9 +119,7 @@ def _joint(stream: ReLUStream, units: int) -> dict[str, list[float]]:
             accuracies.append(float(np.mean((scores >= 0.0) == (test.y > 0.0))))
         curve: dict[str, list[float]] = {name: [] for name in PANELS}
         _measure(curve, accuracies, units, units)
-        for name in PANELS:
-            held = curves[name][-1:] or curve[name]
-            curves[name] += held * (mark - done - 1) + curve[name]
+        simulate.hold(curves, curve, mark - done)
         done = mark
     return curves
 
