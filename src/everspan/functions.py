@@ -275,6 +275,7 @@ class FunctionRepresentation:
     def grown(self, fit: NetworkFit, error: float, labels: float, rows: Rows) -> FunctionRepresentation:
         """One learned function more; the basis grows by the part of it that is new."""
         new = fit.new
+        reference, sources = self._with_rows(rows.X)
         wider = replace(
             self,
             weights=fit.weights,  # those known before, and the new ones
@@ -283,32 +284,24 @@ class FunctionRepresentation:
             errors=np.append(self.errors, error),
             labels=np.append(self.labels, labels),
             basis=np.vstack([self.basis, np.zeros((new, self.dimension))]),
-            reference=self._more_reference(rows.X),
-            sources=self._more_sources(len(rows)),
+            reference=reference,
+            sources=sources,
             blocks=(*self.blocks, len(fit.weights)),
             ends=(*self.ends, len(fit.weights)),
             grown_at=(*self.grown_at, len(self.blocks)),
         )
         return wider._measured()._with_direction(wider.features[-1])
 
-    def _shares(self, rows: int) -> list[NDArray[np.intp]]:
-        """Which rows of every growth stay for reference, and of as many new ones: the same number of each."""
-        known = [np.flatnonzero(self.sources == source) for source in np.unique(self.sources)]
-        most = REFERENCE // (len(known) + 1)
-        return [places[_some(len(places), most)] for places in known] + [_some(rows, most)]
-
-    def _more_reference(self, X: Array) -> Array | None:
+    def _with_rows(self, X: Array) -> tuple[Array | None, NDArray[np.intp]]:
+        """The reference with rows of one growth more, as many of each, and the growth that every row is from."""
         if self.kind.inner_products == "gaussian":
-            return None
-        *kept, new = self._shares(len(X))
+            return None, self.sources
         known = np.zeros((0, X.shape[1])) if self.reference is None else self.reference
-        return np.vstack([*(known[places] for places in kept), X[new]])
-
-    def _more_sources(self, rows: int) -> NDArray[np.intp]:
-        if self.kind.inner_products == "gaussian":
-            return self.sources
-        *kept, new = self._shares(rows)
-        return np.concatenate([*(self.sources[places] for places in kept), np.full(len(new), len(self.blocks))])
+        growths = [np.flatnonzero(self.sources == source) for source in np.unique(self.sources)]
+        most = REFERENCE // (len(growths) + 1)
+        kept = np.concatenate([np.zeros(0, np.intp), *(places[_some(len(places), most)] for places in growths)])
+        new = _some(len(X), most)
+        return np.vstack([known[kept], X[new]]), np.append(self.sources[kept], np.full(len(new), len(self.blocks)))
 
     def _measured(self) -> FunctionRepresentation:
         """With the inner products of all units; the basis made orthonormal under them."""
