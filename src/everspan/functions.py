@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .learners import NetworkFit, TwoLayer, activations
-from .representation import Refiner, accuracies, apparent_dimension, checked_basis, outclasses
+from .representation import KnownFeatures, Refiner, apparent_dimension, checked_basis
 from .tasks import Array, Rows
 
 REFERENCE = 4000  # rows that inner products are taken over
@@ -162,7 +162,7 @@ def _nearest(gram: Array, function: Array, kept: list[int]) -> tuple[Array, floa
 
 
 @dataclass(frozen=True, eq=False)
-class FunctionRepresentation:
+class FunctionRepresentation(KnownFeatures):
     """Functions of ReLU units: those that were learned, and a few combinations of them that stay near all.
 
     Nothing in it ever changes: growing and refining give a new one. Units only ever join, so that what was said in
@@ -360,19 +360,6 @@ class FunctionRepresentation:
         return replace(fewer, basis=fewer._orthonormal(fewer.features.T))
 
     # Refining ---------------------------------------------------------------------------------------------------------
-
-    def accuracies(self) -> Array:
-        """How far from the truth functions typically are that were learned from about as many labels as each."""
-        return accuracies(self.errors, self.labels)
-
-    def outclasses(self, error: float) -> bool:
-        """Whether every function is known at least twice as well as one with this error."""
-        return outclasses(self.errors, self.labels, error)
-
-    def radii(self, radius: float) -> Array:
-        """How near the truth each function is known to be, or need not be nearer."""
-        radii: Array = np.maximum(self.accuracies(), radius)
-        return radii
 
     def _scaled(self) -> Array:
         """All learned functions, of length one."""

@@ -80,8 +80,36 @@ class Representation(Protocol):
         """How many directions the learned features share."""
 
 
+class KnownFeatures:
+    """How well features are known, by the errors they were measured to have and the labels they were learned from."""
+
+    errors: Array
+    labels: Array
+
+    def accuracies(self) -> Array:
+        """How far from the truth features typically are that were learned from about as many labels as each.
+
+        The error of a single one is measured on too few rows to tell a feature that is good from one that was lucky.
+        One that is far worse than its like is taken at its own word.
+        """
+        counts, place = np.unique(self.labels, return_inverse=True)
+        alike = np.abs(np.subtract.outer(np.log2(counts), np.log2(self.labels))) <= 1.0
+        typical = np.array([np.median(self.errors[row]) for row in alike])[place]
+        accuracies: Array = np.where(self.errors > 3.0 * typical, self.errors, typical)
+        return accuracies
+
+    def outclasses(self, error: float) -> bool:
+        """Whether every feature is known at least twice as well as one with this error."""
+        return bool(len(self.errors)) and 2.0 * float(self.accuracies().max()) <= error
+
+    def radii(self, radius: float) -> Array:
+        """How near the truth each feature is known to be, or need not be nearer."""
+        radii: Array = np.maximum(self.accuracies(), radius)
+        return radii
+
+
 @dataclass(frozen=True, eq=False)
-class LinearRepresentation:
+class LinearRepresentation(KnownFeatures):
     """The map x -> basis' (x - origin), and every feature that was learned on the way to it.
 
     Nothing in it ever changes: growing and refining give a new one, so that a call that fails leaves the old.
@@ -184,19 +212,6 @@ class LinearRepresentation:
             basis=others.basis,
         )
 
-    def accuracies(self) -> Array:
-        """How far from the truth features typically are that were learned from about as many labels as each."""
-        return accuracies(self.errors, self.labels)
-
-    def outclasses(self, error: float) -> bool:
-        """Whether every feature is known at least twice as well as one with this error."""
-        return outclasses(self.errors, self.labels, error)
-
-    def radii(self, radius: float) -> Array:
-        """How near the truth each feature is known to be, or need not be nearer."""
-        radii: Array = np.maximum(self.accuracies(), radius)
-        return radii
-
     def refined(self, refiner: Refiner, k: int, radius: float) -> tuple[LinearRepresentation, Any]:
         """Algorithm 3: a small subspace near all learned features takes the place of the basis.
 
@@ -218,24 +233,6 @@ def checked_basis(result: Any, d: int) -> Array:
     if basis.ndim != 2 or len(basis) != d or not np.allclose(basis.T @ basis, np.eye(basis.shape[1]), atol=1e-6):
         raise ValueError(f"the refiner must return {d} rows and orthonormal columns, but the shape is {basis.shape}")
     return basis
-
-
-def accuracies(errors: Array, labels: Array) -> Array:
-    """How far from the truth features typically are that were learned from about as many labels as each.
-
-    The error of a single one is measured on too few rows to tell a feature that is good from one that was lucky. One
-    that is far worse than its like is taken at its own word.
-    """
-    counts, place = np.unique(labels, return_inverse=True)
-    alike = np.abs(np.subtract.outer(np.log2(counts), np.log2(labels))) <= 1.0
-    typical = np.array([np.median(errors[row]) for row in alike])[place]
-    found: Array = np.where(errors > 3.0 * typical, errors, typical)
-    return found
-
-
-def outclasses(errors: Array, labels: Array, error: float) -> bool:
-    """Whether features with these errors are all known at least twice as well as one with this error."""
-    return bool(len(errors)) and 2.0 * float(accuracies(errors, labels).max()) <= error
 
 
 def apparent_dimension(values: Array, n: int, d: int) -> int:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ..reports import save_figure
+from ..reports import Page, save_figure
 
 
 def write_results(folder: Path, results: dict[str, Any], figure: Any) -> list[Path]:
@@ -15,3 +15,10 @@ def write_results(folder: Path, results: dict[str, Any], figure: Any) -> list[Pa
     data = folder / "results.json"
     data.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     return [data, *save_figure(figure, folder)]
+
+
+def write_report(folder: Path, results: dict[str, Any], figure: Any, page: Page) -> list[Path]:
+    """The same and ``report.html``."""
+    written, report = write_results(folder, results, figure), folder / "report.html"
+    report.write_text(page.html(), encoding="utf-8")
+    return [*written, report]

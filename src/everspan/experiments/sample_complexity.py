@@ -341,11 +341,6 @@ def _panel(panel: Any, results: dict[str, Any], part: str, axis: Axis, quantitie
         panel.set_title("Two choices of accuracy", fontsize=10)
 
 
-def theories(one: dict[str, Any]) -> tuple[tuple[float | None, int], tuple[float | None, int]]:
-    """What theory says of an exponent, and the digits to show of it."""
-    return (one["theory"], 1), (one["theory_over_this_range"], 2)
-
-
 def lines(results: dict[str, Any]) -> list[str]:
     """A table of exponents."""
     text = [
@@ -355,7 +350,8 @@ def lines(results: dict[str, Any]) -> list[str]:
     for one in results["exponents"]:
         low, high = one["interval"]
         size = "1/eps" if one["axis"] == "epsilon" else one["axis"]
-        power, slope = ("" if v is None else f"{v:.{d}f}" for v, d in theories(one))
+        power = "" if one["theory"] is None else f"{one['theory']:.1f}"
+        slope = "" if one["theory_over_this_range"] is None else f"{one['theory_over_this_range']:.2f}"
         text.append(
             f"{one['part']:15s} {size:8s} {one['method']:32s} {one['what']:7s} {one['exponent']:8.2f}  "
             f"{low:5.2f} to {high:5.2f}  {power:>6s}  {slope:>5s}"

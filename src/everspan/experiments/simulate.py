@@ -25,7 +25,7 @@ from ..reports import COLORS, Page, house_style, new_figure
 from ..scenarios import LinearStream, NamedTask
 from ..tasks import Rows
 from ..threads import one_thread
-from ._files import write_results
+from ._files import write_report
 from ._jobs import each
 from .joint import joint_training
 
@@ -306,6 +306,4 @@ def page(results: dict[str, Any], command: str) -> Page:
 
 def write(folder: Path, results: dict[str, Any], command: str = "everspan simulate") -> list[Path]:
     """``results.json``, ``figure.svg``, ``figure.png`` and ``report.html``."""
-    written, report = write_results(folder, results, draw(results)), folder / "report.html"
-    report.write_text(page(results, command).html(), encoding="utf-8")
-    return [*written, report]
+    return write_report(folder, results, draw(results), page(results, command))

@@ -24,7 +24,7 @@ from ..scenarios import ReLUStream
 from ..tasks import Array, Rows
 from ..threads import one_thread
 from . import simulate
-from ._files import write_results
+from ._files import write_report
 from ._jobs import each
 
 PANELS = {
@@ -234,6 +234,4 @@ def page(results: dict[str, Any], command: str) -> Page:
 
 def write(folder: Path, results: dict[str, Any], command: str) -> list[Path]:
     """``results.json``, ``figure.svg``, ``figure.png`` and ``report.html``."""
-    written, report = write_results(folder, results, draw(results)), folder / "report.html"
-    report.write_text(page(results, command).html(), encoding="utf-8")
-    return [*written, report]
+    return write_report(folder, results, draw(results), page(results, command))
