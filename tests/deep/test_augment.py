@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from everspan.deep.augment import COLUMNS, OPERATIONS, Augmentation, affine, crop, cutmix, cutout, flip
+from everspan.deep.engine import Plan
 from everspan.scenarios import ClassScenario
 
 from ._common import image_set, make_engine
@@ -106,6 +107,35 @@ def test_targets_follow_the_mixture():
         expected[engine.labels[i]] += mixed.share[i]
         expected[engine.labels[mixed.partner[i]]] += 1.0 - mixed.share[i]
         torch.testing.assert_close(targets[i], expected)
+
+
+def test_the_last_epochs_go_without_mixing_and_the_first_task_has_its_own_augmentation():
+    scenario = ClassScenario(image_set(), 2)
+    weak, strong = Augmentation.parse("crop:1"), "crop:1,flip,cutmix:1.0"
+    engine = make_engine(scenario, augment=strong, first_augmentation=weak)
+    module = torch.nn.Linear(64, 6)
+    mixed_epochs = []
+
+    def loss(images, targets):
+        mixed_epochs.append(bool(((targets > 0.0) & (targets < 1.0)).any()))
+        return torch.nn.functional.cross_entropy(module(images.flatten(1)), targets)
+
+    plan = Plan(epochs=5, batch_size=72, unmixed=0.4)
+    for task in (0, 1, 2):
+        engine.begin(task, 6)
+        engine.train(module, loss, torch.arange(72), plan)
+    assert mixed_epochs == [False] * 5 + 2 * [True, True, True, False, False]
+
+
+@given(st.integers(0, 1000))
+def test_numbers_that_mix_nothing_change_nothing_else(seed):
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.randint(256, (6, 3, 8, 8), dtype=torch.uint8, generator=generator)
+    for text in ("crop:1,flip,cutout", "crop:1,cutmix:1.0,flip,cutout"):
+        both = Augmentation.parse(text)
+        u = torch.rand(6, both.columns, generator=generator)
+        plain = Augmentation.parse("crop:1,flip,cutout")(images, u[:, :12])
+        assert torch.equal(both(images, both.unmixed(u)).images, plain.images)
 
 
 def test_without_mixing_targets_are_the_labels():

@@ -133,6 +133,59 @@ def test_the_auxiliary_loss_sees_all_old_classes_as_one():
     torch.testing.assert_close(method.loss(images, targets), expected)
 
 
+@pytest.mark.parametrize("batch", [3, 4, 9, 16, 50])
+def test_turned_images_are_classes_of_their_own(batch):
+    method, scenario = make_method("hlll", rotation=0.7, batch_size=8)
+    learn_task(method, scenario[0])
+    method.engine.begin(1, 4)
+    method.begin(scenario[1])
+    method.eval()
+    generator = torch.Generator().manual_seed(batch)
+    images = torch.rand(batch, 1, 8, 8, generator=generator)
+    targets = torch.softmax(3.0 * torch.randn(batch, 4, generator=generator), dim=1)
+    head, losses = method.scaffold["turned"].head, []
+    for i in range(batch // 4):  # an image upright, and turned by one, two or three quarters
+        own = torch.tensor([targets[i, :2].sum(), targets[i, 2], targets[i, 3]])
+        for quarters in (0, i % 3 + 1):
+            turned = images[i]
+            for _ in range(quarters):
+                turned = turned.transpose(1, 2).flip(1)
+            log_shares = functional.log_softmax(head(method.network.newest(turned[None]))[0], dim=0).view(4, 3)
+            losses.append(-(own * log_shares[quarters]).sum())
+    expected = functional.cross_entropy(method(images), targets)
+    if losses:
+        expected = expected + 0.7 * torch.stack(losses).mean()
+    torch.testing.assert_close(method.loss(images, targets), expected)
+
+
+def test_joint_training_with_turned_images_has_the_same_classifier_loss_beside_theirs():
+    method, scenario = make_method("joint", rotation=0.5)
+    method.engine.begin(0, 2)
+    method.begin(scenario[0])
+    method.eval()
+    images, targets = torch.rand(8, 1, 8, 8), functional.one_hot(torch.arange(8) % 2, 2).float()
+    head = method.scaffold["turned"]
+    upright, turned = head.features(method.network.newest, images)
+    torch.testing.assert_close(turned[0], method.network.newest(torch.rot90(images[:1], 1, (2, 3)))[0])
+    expected = functional.cross_entropy(method(images), targets) + 0.5 * head.loss(upright, turned, targets)
+    torch.testing.assert_close(method.loss(images, targets), expected)
+
+
+def test_turns_need_square_images():
+    images = image_set()
+    wide = ImageSet(*(a[:, :, :6] if a.ndim == 4 else a for a in pixels_and_labels(images)))
+    method, scenario = make_method("hlll", ClassScenario(wide, 2), rotation=0.5)
+    with pytest.raises(ValueError, match=r"square images, not 8 x 6: take --rotation 0"):
+        learn_task(method, scenario[0])
+
+
+def pixels_and_labels(images):
+    def last(pixels):
+        return np.moveaxis(pixels, 1, -1)
+
+    return last(images.train_images), images.train_labels, last(images.test_images), images.test_labels
+
+
 def test_a_new_encoder_starts_from_the_last_where_it_is_asked_to():
     method, scenario = make_method("hlll", start="previous", classifier="kept")
     learn_task(method, scenario[0])

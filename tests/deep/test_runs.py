@@ -97,7 +97,11 @@ def stopped_after(epochs):
         ("hlll", {"classifier_epochs": 2, "checkpoint_precision": "bf16"}),
         ("replay", {}),
         ("finetune", {}),
-        ("joint", {}),
+        (
+            "hlll",
+            {"rotation": 0.5, "augment": "cutmix:1.0", "first_augment": "crop:1", "unmixed": 0.4, "classifier": "kept"},
+        ),
+        ("joint", {"rotation": 0.5}),
         ("icarl", {}),
         ("wa", {"first_epochs": 4}),
         ("bic", {"bias_epochs": 3}),

@@ -172,6 +172,12 @@ class Augmentation:
         """Whether images are mixed, so that one carries two labels."""
         return any(name == "cutmix" for name, _ in self.steps)
 
+    def unmixed(self, u: Tensor) -> Tensor:
+        """Random numbers with which no image is mixed, and all else is as it was."""
+        u = u.clone()
+        u[..., [COLUMNS * place for place, (name, _) in enumerate(self.steps) if name == "cutmix"]] = 1.0
+        return u
+
     def __call__(self, images: Tensor, u: Tensor) -> Mixed:
         """Images (batch, channels, height, width) of bytes, and uniform numbers (batch, ``columns``)."""
         x, partner, share = images.float() / 255.0, None, None

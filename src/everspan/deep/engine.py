@@ -41,6 +41,7 @@ class Plan:
     warmup: int = 0
     milestones: tuple[float, ...] = (0.65, 0.76)
     decay: float = 0.1
+    unmixed: float = 0.0
 
     def rates(self, steps: int) -> Tensor:
         """The learning rate of every step: ``steps`` an epoch, for all epochs."""
@@ -98,6 +99,8 @@ class Engine:
         Of the channels, on the scale from 0 to 1.
     augmentation : Augmentation
         What training images go through.
+    first_augmentation : Augmentation, optional
+        What those of the first task go through, where it is to be something else.
     seed : int
         Of everything random.
     device : torch.device
@@ -125,6 +128,7 @@ class Engine:
         mean: Iterable[float],
         std: Iterable[float],
         augmentation: Augmentation,
+        first_augmentation: Augmentation | None = None,
         seed: int = 0,
         device: torch.device | None = None,
         bf16: bool = False,
@@ -139,7 +143,8 @@ class Engine:
         self.device = device or torch.device("cpu")
         self.images, self.labels = images.to(self.device), labels.to(self.device)
         self.mean, self.std = (torch.tensor(list(v), device=self.device).view(1, -1, 1, 1) for v in (mean, std))
-        self.augmentation, self.seed, self.bf16 = augmentation, seed, bf16
+        self.augmentations = (first_augmentation or augmentation, augmentation)
+        self.augmentation, self.seed, self.bf16 = self.augmentations[0], seed, bf16
         self.flip_test, self.shift_test = flip_test, shift_test
         on_gpu = self.device.type == "cuda"
         self.graphs, self.compile = graphs and on_gpu, compile and on_gpu
@@ -152,6 +157,7 @@ class Engine:
     def begin(self, task: int, classes: int) -> None:
         """A task with so many classes seen, its own among them."""
         self.task, self.stage, self.classes = task, 0, classes
+        self.augmentation = self.augmentations[min(task, 1)]
         self._reseed(0)
 
     def _reseed(self, epoch: int) -> torch.Generator:
@@ -249,6 +255,8 @@ class Engine:
             shuffled = rows[torch.randperm(len(rows), generator=generator, device=self.device)]
             order.copy_(shuffled[torch.arange(order.numel(), device=self.device) % (steps * batch)].view_as(order))
             noise.uniform_(generator=generator)
+            if epoch >= round((1.0 - plan.unmixed) * plan.epochs):
+                noise.copy_(self.augmentation.unmixed(noise))
             turn.zero_()
             total.zero_()
             clock.fill_(epoch * steps)

@@ -283,6 +283,7 @@ def build(
         mean=data["mean"],
         std=data["std"],
         augmentation=Augmentation.parse(own.augment),
+        first_augmentation=None if own.first_augment is None else Augmentation.parse(own.first_augment),
         seed=settings.seed,
         device=torch.device(settings.device),
         bf16=settings.precision == "bf16",

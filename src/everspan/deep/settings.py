@@ -55,6 +55,8 @@ PROFILES: dict[str, dict[str, Any]] = {
         "weight_decay": 5e-3,
         "warmup": 2,
         "augment": "crop:1",
+        "first_augment": None,
+        "rotation": 0.0,  # a turned digit is another digit
         "flip_test": False,
         "shift_test": 0,
         "classifier_epochs": 40,

@@ -18,17 +18,20 @@ from ..memory import ExemplarMemory
 from ..network import ExpandableNetwork
 
 # Training that makes the most of few images; chosen on held-out training images of CIFAR-100 (docs/cifar100.md).
+MANY = "crop:4,flip,brightness,affine:0.4,contrast:0.4,saturation:0.4,cutout:0.4"
 STRONG: dict[str, Any] = {
-    "epochs": 200,
+    "epochs": 180,
     "batch_size": 256,
     "learning_rate": 0.2,
     "nesterov": True,
     "weight_decay": 1.5e-3,
     "schedule": "cosine",
     "warmup": 5,
-    "augment": "crop:4,flip,brightness,affine:0.4,contrast:0.4,saturation:0.4,cutout:0.4,cutmix:0.5",
+    "augment": f"{MANY},cutmix:1.0",
+    "first_augment": f"{MANY},cutmix:0.5",
+    "unmixed": 0.1,
     "flip_test": True,
-    "shift_test": 1,
+    "shift_test": 2,
 }
 
 
@@ -80,6 +83,8 @@ class MethodSettings:
     augment: str = setting(
         "crop:4,flip,brightness", "crop, flip, brightness, contrast, saturation, affine, cutout, cutmix, or none"
     )
+    first_augment: str | None = setting(None, "augmentation of the first task, where it is to be another")
+    unmixed: float = setting(0.0, "share of the epochs, the last ones, that go without cutmix")
     flip_test: bool = setting(False, "average an image and its mirror image at test time")
     shift_test: int = setting(0, "average an image and two copies shifted by so many pixels at test time")
 
@@ -91,6 +96,8 @@ class MethodSettings:
         if self.nesterov and (not self.momentum or self.optimiser != "sgd"):
             raise ValueError("nesterov needs gradient descent (sgd) with momentum above zero")
         check_milestones("milestones", self.milestones)
+        if not 0.0 <= self.unmixed <= 1.0:
+            raise ValueError(f"unmixed must be a share of the epochs from 0 to 1, but it is {self.unmixed}")
         if not 0 <= self.shift_test <= 64:
             raise ValueError(f"shift_test must be from 0 to 64 pixels, but it is {self.shift_test}")
 

@@ -17,20 +17,22 @@ from torch.nn import functional
 
 from ...scenarios import ClassTask
 from ..network import linear
-from ._base import STRONG, Method, MethodSettings, check_amounts, check_counts, distance, setting
+from ._base import STRONG, Method, check_amounts, check_counts, distance, setting
+from ._turned import Turned, TurnedSettings
 
 BEST = STRONG | {
     "start": "previous",
     "auxiliary": 1.0,
+    "rotation": 0.5,
     "balanced_softmax": 1.0,
     "distillation": 1.0,
     "classifier": "kept",
 }
-FASTER = {"epochs": 50, "warmup": 3, "batch_size": 512, "learning_rate": 0.4}
+FASTER = {"epochs": 50, "warmup": 3, "batch_size": 512, "learning_rate": 0.4, "weight_decay": 2e-3}
 
 
 @dataclass(frozen=True)
-class HLLLSettings(MethodSettings):
+class HLLLSettings(TurnedSettings):
     """Of H-LLL; the defaults are the paper's recipe, its schedule that of DER, which the paper follows."""
 
     start: Literal["scratch", "previous"] = setting("scratch", "weights a new encoder starts from")
@@ -68,9 +70,11 @@ class HLLL(Method):
             self.network.grow()
         self.network.widen(task.seen)
         self.old = task.labels.start
+        width, own = cast(int, self.network.newest.feature_size), len(task.labels) + bool(self.old)
         if self.settings.auxiliary:
-            width = cast(int, self.network.newest.feature_size)
-            self.scaffold["auxiliary"] = linear(width, len(task.labels) + bool(self.old)).to(self.engine.device)
+            self.scaffold["auxiliary"] = linear(width, own).to(self.engine.device)
+        if self.settings.rotation:
+            self.scaffold["turned"] = Turned(width, own, self.engine.images.shape).to(self.engine.device)
         self.register_buffer("log_frequencies", torch.zeros(task.seen, device=self.engine.device))
 
     def learn(self, task: ClassTask) -> None:
@@ -90,15 +94,21 @@ class HLLL(Method):
         return torch.cat(features, dim=1) if features else images.new_zeros(len(images), 0)
 
     def loss(self, images: Tensor, targets: Tensor, old_features: Tensor | None = None) -> Tensor:
-        new, old = self.network.newest(images), self.old_features(images) if old_features is None else old_features
+        if self.settings.rotation:
+            new, turned = cast(Turned, self.scaffold["turned"]).features(self.network.newest, images)
+        else:
+            new, turned = self.network.newest(images), None
+        old = self.old_features(images) if old_features is None else old_features
         scores = self.network.classifier(torch.cat([old, new], dim=1)).float()
         loss = functional.cross_entropy(scores + self.settings.balanced_softmax * self.log_frequencies, targets)
+        own = targets[:, self.old :]
+        if self.old:
+            own = torch.cat([targets[:, : self.old].sum(dim=1, keepdim=True), own], dim=1)
         if self.settings.auxiliary:
-            own = targets[:, self.old :]
-            if self.old:
-                own = torch.cat([targets[:, : self.old].sum(dim=1, keepdim=True), own], dim=1)
             own_scores = self.scaffold["auxiliary"](new).float()
             loss = loss + self.settings.auxiliary * functional.cross_entropy(own_scores, own)
+        if turned is not None:
+            loss = loss + self.settings.rotation * cast(Turned, self.scaffold["turned"]).loss(new, turned, own)
         if self.settings.distillation and self.old:
             loss = loss + self.settings.distillation * self.forgetting(scores[:, : self.old], old)
         return loss
