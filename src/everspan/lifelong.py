@@ -20,6 +20,8 @@ from .spread import Spread
 from .tasks import Action, Array, Labels, Rows
 from .threads import one_thread
 
+_FEW = 5  # rows of which nothing is learned alone
+
 
 @dataclass(frozen=True)
 class Rules:
@@ -43,6 +45,10 @@ class Rules:
     regression: bool
     constant: Callable[[Rows], float]
     """The score to give to all rows when all labels are the same."""
+    finer: Callable[[Rows], Loss]
+    """What tells two fits of a task apart where both err as often."""
+    trivial: float
+    """A share of rows that may be on one side without telling anything: always the other is good enough."""
 
     def accuracy(self, dimension: int) -> float:
         """epsilon_acc, the current dimension standing in for an unknown k."""
@@ -70,12 +76,17 @@ class Rules:
         return self.value(attempt) <= reference + self.epsilon
 
 
-Ground = Literal["features", "units", "itself"]
+Ground = Literal["features", "units", "itself", "prior"]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a task: its predictor, on the features it was tried on, on all units, or by itself."""
+    """What became of a task: its predictor, on the features it was tried on, on all units, by itself, or shrunk.
+
+    There is much ``doubt`` (2) where its error is above epsilon or its labels cannot tell (3 where they are very few),
+    and some (1) where its error may be above epsilon though its rows did not show it: what other tasks say about it may
+    then be better than what its own labels do.
+    """
 
     action: Action
     met: bool
@@ -87,12 +98,26 @@ class Outcome:
     labels_used: int
     labels_wanted: int | None
     representation: Representation
+    doubt: int
     refinement: Any = None
 
 
 @one_thread()
-def learn(labels: Labels, representation: Representation, rules: Rules, position: int, seed: int) -> Outcome:
-    """Learn the task at this position of the stream."""
+def learn(
+    labels: Labels,
+    representation: Representation,
+    rules: Rules,
+    position: int,
+    seed: int,
+    shrunk: Learner | None = None,
+    trusted: bool = False,
+) -> Outcome:
+    """Learn the task at this position of the stream.
+
+    ``shrunk`` learns it with what earlier tasks say about it, where its own labels leave doubt. Where that is
+    ``trusted``, because it tells of tasks before they are learned, some doubt is enough, and only what is surely better
+    grows.
+    """
     trial = _Trial(labels, rules, position, seed)
     attempt: _Measured | None = None
     if representation.dimension or trial.of_one_label():
@@ -102,14 +127,22 @@ def learn(labels: Labels, representation: Representation, rules: Rules, position
             wider = trial.fit_on(representation.lift, rules.epsilon, 0.5 * rules.epsilon, ground="units")
             if rules.value(wider.assessment) < rules.value(attempt.assessment):
                 attempt, served = wider, rules.serves(wider.assessment)
-        if served:
+        if served and not (shrunk and trial.doubt(attempt) > (0 if trusted else 1)):
             return trial.reused(attempt, representation)
+    if shrunk and not labels.on_demand:
+        known = trial.fit_on(_inputs, rules.epsilon, 0.5 * rules.epsilon, shrunk, "prior")
+        attempt = known if trial.few else trial.better(known, attempt)
+        served = rules.serves(attempt.assessment)
+        if served or trial.few:
+            return trial.reused(attempt, representation, served)
 
     accuracy = rules.accuracy(representation.dimension)
     learner = representation.learner(rules.learner, rules.regression, rules.radius())
     direct = trial.fit_on(_inputs, accuracy, accuracy, learner, "itself")  # w~_i, to within epsilon_acc
     if attempt is not None and rules.serves(attempt.assessment, direct.assessment):
         return trial.reused(attempt, representation)
+    if trusted and attempt is not None and not _surely_better(direct.assessment, attempt.assessment):
+        return trial.reused(attempt, representation, met=False)  # these labels teach less than earlier tasks do
     if not np.any(direct.fit.coef):  # nothing in the inputs tells the labels apart
         nothing = Fit(np.zeros(representation.dimension), direct.fit.intercept)
         met = rules.serves(direct.assessment, direct.assessment)
@@ -156,6 +189,30 @@ class _Trial:
         if self.bounded:  # 1/2 + 1/6 + 1/12 + ... = 1: the promise holds for all tasks of the stream at once
             self.risk /= (position + 1) * (position + 2)
         self.looks = 0
+        self.few = len(labels.take()) < _FEW
+        self.vague = self.of_one_label() or self._lopsided()
+
+    def _lopsided(self) -> bool:
+        if not self.rules.trivial:
+            return False
+        rows = self.labels.take()
+        share = _share(rows.y > 0.0, rows.weight)
+        return min(share, 1.0 - share) <= self.rules.trivial
+
+    def better(self, one: _Measured, other: _Measured | None) -> _Measured:
+        """The one that errs less on rows left out, finely measured."""
+        return one if other is None or self.fineness(one) <= self.fineness(other) else other
+
+    def doubt(self, measured: _Measured) -> int:
+        """How much there is that a fit is within epsilon: none, some, much, or more than its labels can ever answer."""
+        if self.vague or measured.assessment.error > self.rules.epsilon:
+            return 3 if self.few else 2
+        return int(measured.assessment.plausible > self.rules.epsilon)
+
+    def fineness(self, measured: _Measured) -> float:
+        """The loss, on the rows it was measured on, that tells fits apart."""
+        rows = self.labels.take().part(measured.assessment.rows)
+        return self.rules.finer(rows).mean(rows, measured.assessment.scores)
 
     def of_one_label(self) -> bool:
         y = self.labels.take().y
@@ -207,7 +264,7 @@ class _Trial:
     def _fit(self, learner: Any, rows: Rows) -> Any:
         if not rows.X.shape[1] and rows.y.min() != rows.y.max():
             return Fit(np.zeros(0), 0.0, np.zeros(len(rows)))  # no feature yet
-        if rows.y.min() == rows.y.max():
+        if rows.y.min() == rows.y.max() and not hasattr(learner, "prior"):
             value = self.rules.constant(rows)
             return Fit(np.zeros(rows.X.shape[1]), value, np.full(len(rows), value))
         return learner.fit(rows)
@@ -258,6 +315,7 @@ class _Trial:
             labels_used=measured.labels,
             labels_wanted=wanted,
             representation=representation,
+            doubt=self.doubt(measured),
         )
 
     def _wanted(self, measured: _Measured, reached: float, level: float) -> int | None:
@@ -271,6 +329,10 @@ def _decided(assessment: Assessment, rows: Rows, level: float, hopeless: float) 
         return True
     enough = len(rows) >= 10 * (rows.X.shape[1] + 1)  # with fewer, more of them still make a better fit
     return enough and assessment.training_lower is not None and assessment.training_lower > hopeless
+
+
+def _share(chosen: Any, weight: Array | None) -> float:
+    return float(chosen.mean() if weight is None else weight.dot(chosen) / np.add.reduce(weight))
 
 
 def _surely_better(one: Assessment, other: Assessment) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-Action = Literal["reused", "grew"]
+Action = Literal["reused", "grew", "updated"]
 
 
 @runtime_checkable
@@ -71,8 +71,8 @@ class TaskEvent:
     ----------
     task : hashable
         The task's name.
-    action : {"reused", "grew"}
-        Whether the features at hand served it, or a new one was learned.
+    action : {"reused", "grew", "updated"}
+        Whether the features at hand served it, a new one was learned, or more rows came for a task known already.
     met : bool
         Whether the error asked for was reached with the labels there were: epsilon (reused) or epsilon_acc (grew).
     error : float
@@ -83,7 +83,7 @@ class TaskEvent:
     confidence : float or None
         The probability with which `error_bound` holds.
     labels_used : int
-        Labels that this task took.
+        Labels that this task took, with those that came later.
     labels_wanted : int or None
         Where `met` is False: about how many labels would do, if errors fall like one over their number.
     dimension : int
@@ -94,6 +94,9 @@ class TaskEvent:
         The last refinement with its certificate, where this task caused one.
     seconds : float
         Time it took. Neither this nor `refinement` is part of equality.
+    drift : float or None
+        Of an update: the error that the task's predictor had on the new rows before it learned from them, where that is
+        surely worse than it had been. The task may have changed.
     """
 
     task: Hashable
@@ -108,16 +111,21 @@ class TaskEvent:
     features_learned: int
     refinement: Any = field(default=None, compare=False, repr=False)
     seconds: float = field(default=0.0, compare=False)
+    drift: float | None = None
 
     def __str__(self) -> str:
         name = "the task" if self.task is None else str(self.task)
         did = f"reused {_count(self.dimension, 'feature')}"
         if self.action == "grew":
             did = f"learned feature {self.features_learned}, representation of {_count(self.dimension, 'dimension')}"
+        elif self.action == "updated":
+            did = "updated"
         bound = ""
         if self.error_bound is not None and self.confidence is not None:
             bound = f" (at most {self.error_bound:.3g} with {100 * self.confidence:.4g}% confidence)"
         text = f"{name}: {did}, error {self.error:.3g}{bound}, {_count(self.labels_used, 'label')}"
+        if self.drift is not None:
+            text += f"; it seems to have changed: error {self.drift:.3g} on the new rows before"
         if self.labels_wanted is not None:
             text += f"; about {self.labels_wanted:,} labels would reach the accuracy asked for"
         return text
@@ -142,24 +150,35 @@ class History(Sequence[TaskEvent]):
 
     def __init__(self, events: Sequence[TaskEvent] = ()) -> None:
         self._tasks: list[Hashable] = []
-        self._flags = array("B")  # bit 0: grew, bit 1: met
+        self._flags = array("B")  # bit 0: grew, bit 1: met, bit 2: updated
         self._reals = array("d")  # error, error_bound, confidence, seconds
+        self._drifts: dict[int, float] = {}
         self._counts = array("q")  # labels_used, labels_wanted, dimension, features_learned
         self._refinements: dict[int, Any] = {}
         for event in events:
             self.append(event)
 
     def append(self, event: TaskEvent) -> None:
-        if event.refinement is not None:
-            self._refinements[len(self)] = event.refinement
         self._tasks.append(event.task)
-        self._flags.append((event.action == "grew") + 2 * event.met)
+        self._flags.append(0)
+        self._reals.extend((0.0,) * 4)
+        self._counts.extend((0,) * 4)
+        self.replace(len(self) - 1, event)
+
+    def replace(self, index: int, event: TaskEvent) -> None:
+        """Put another event of the same task in the place of one."""
+        for kept, value in ((self._refinements, event.refinement), (self._drifts, event.drift)):
+            kept.pop(index, None)
+            if value is not None:
+                kept[index] = value
+        self._flags[index] = (event.action == "grew") + 2 * event.met + 4 * (event.action == "updated")
         nothing = float("nan")
         bound = nothing if event.error_bound is None else event.error_bound
         confidence = nothing if event.confidence is None else event.confidence
-        self._reals.extend((event.error, bound, confidence, event.seconds))
+        self._reals[4 * index : 4 * index + 4] = array("d", (event.error, bound, confidence, event.seconds))
         wanted = -1 if event.labels_wanted is None else event.labels_wanted
-        self._counts.extend((event.labels_used, wanted, event.dimension, event.features_learned))
+        counts = (event.labels_used, wanted, event.dimension, event.features_learned)
+        self._counts[4 * index : 4 * index + 4] = array("q", counts)
 
     def table(self) -> dict[str, list[Any]]:
         """The events as columns, for ``pandas.DataFrame(...)`` or any other table."""
@@ -169,8 +188,9 @@ class History(Sequence[TaskEvent]):
     def truncate(self, length: int) -> None:
         """Drop all events from this one on."""
         del self._tasks[length:], self._flags[length:], self._reals[4 * length :], self._counts[4 * length :]
-        for index in [index for index in self._refinements if index >= length]:
-            del self._refinements[index]
+        for kept in (self._refinements, self._drifts):
+            for index in [index for index in kept if index >= length]:
+                del kept[index]
 
     def without(self, index: int) -> History:
         """The history with one event left out."""
@@ -197,7 +217,7 @@ class History(Sequence[TaskEvent]):
         used, wanted, dimension, learned = self._counts[4 * i : 4 * i + 4]
         return TaskEvent(
             task=self._tasks[i],
-            action="grew" if flags & 1 else "reused",
+            action="updated" if flags & 4 else "grew" if flags & 1 else "reused",
             met=bool(flags & 2),
             error=error,
             error_bound=None if bound != bound else bound,
@@ -206,6 +226,7 @@ class History(Sequence[TaskEvent]):
             labels_wanted=None if wanted < 0 else wanted,
             dimension=dimension,
             features_learned=learned,
+            drift=self._drifts.get(i),
             refinement=self._refinements.get(i),
             seconds=seconds,
         )

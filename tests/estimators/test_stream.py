@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import pickle
 import warnings
 
@@ -11,7 +12,7 @@ import pytest
 
 from everspan import LifelongClassifier, LifelongRegressor
 from everspan.estimators import RepresentationWarning
-from everspan.estimators._predictors import Predictors
+from everspan.estimators._predictors import Kept, Predictors
 from everspan.learners import Logistic
 from everspan.refinement import refine
 from everspan.scenarios import LinearStream
@@ -77,7 +78,7 @@ def test_versions_that_only_grew_share_their_memory_and_unused_ones_go():
     for columns in (1, 2, 3, 4):
         predictors.new_version(basis[:, :columns].copy())
         if columns != 2:
-            predictors.add(np.ones(columns), 0.0, 0.0, 0.0)
+            predictors.add(Kept(columns - 1, -1, np.ones(columns), 0.0, (0.0, 0.0), np.zeros(0), 0, math.nan))
     first, second, third, newest = predictors.bases
     assert second is None
     assert first.base is third.base is newest

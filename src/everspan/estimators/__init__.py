@@ -1,8 +1,14 @@
 """Scikit-learn's face of the loop."""
 
-from ._base import RepresentationWarning
+from ._base import DriftWarning, RepresentationWarning
 from ._classifier import LifelongClassifier
 from ._incremental import ClassIncrementalClassifier
 from ._regressor import LifelongRegressor
 
-__all__ = ["ClassIncrementalClassifier", "LifelongClassifier", "LifelongRegressor", "RepresentationWarning"]
+__all__ = [
+    "ClassIncrementalClassifier",
+    "DriftWarning",
+    "LifelongClassifier",
+    "LifelongRegressor",
+    "RepresentationWarning",
+]

@@ -7,7 +7,7 @@ import numbers
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, ClassVar, Self
@@ -18,16 +18,20 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..checks import CHECKS, HoldOut, Loss
 from ..functions import ReLU
-from ..learners import named_learner
+from ..learners import Learner, named_learner
 from ..lifelong import Outcome, Rules, learn, refine
 from ..representation import LinearRepresentation, Representation, SubspaceRefiner
 from ..spread import Spread
 from ..tasks import Array, History, Labels, Rows, TaskEvent
-from ._predictors import Predictors
+from ._predictors import NO_SUMMARY, Kept, Predictors
 
 
 class RepresentationWarning(UserWarning):
     """The number of features, or the accuracy they were learned with, cannot be what was asked for."""
+
+
+class DriftWarning(UserWarning):
+    """A task's new rows are not what its old rows were."""
 
 
 class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
@@ -46,6 +50,26 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     @abstractmethod
     def _constant_score(self, rows: Rows) -> float: ...
+
+    def _finer_loss(self, rows: Rows) -> Loss:
+        """What tells two fits apart where both err as often."""
+        return self._make_loss(rows)
+
+    def _trivial(self) -> float:
+        """The share of rows that may be on one side without telling anything."""
+        return 0.0
+
+    def _shrunk(self) -> Learner | None:
+        """Who learns a task with what earlier tasks say about it."""
+        return None
+
+    def _trusted(self) -> bool:
+        """Whether what other tasks say of a task is known to be worth something."""
+        return False
+
+    def _summarised(self, kept: Kept, outcome: Outcome, rows: Rows, alone: bool) -> Kept:
+        """A predictor with its rows in short; ``alone`` is the only one of its task."""
+        return kept
 
     # Parameters ------------------------------------------------------------------------------------------------------
 
@@ -70,7 +94,7 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         checked_choice("goal", self.goal, ("absolute", "excess"))
         checked_choice("loss", self.loss, self._losses)
         checked_choice("old_tasks", self.old_tasks, ("reproject", "freeze"))
-        checked_choice("unseen_tasks", self.unseen_tasks, ("error", "average"))
+        checked_choice("unseen_tasks", self.unseen_tasks, ("error", "average", "prior"))
         if not isinstance(self.representation, ReLU):
             checked_choice("representation", self.representation, ("linear", "relu"))
         if self.refine_above is not None:
@@ -103,6 +127,8 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             max_labels=checked_count("max_labels", self.max_labels, 1),
             regression=self._regression,
             constant=self._constant_score,
+            finer=self._finer_loss,
+            trivial=self._trivial(),
         )
 
     def _make_refiner(self) -> Any:
@@ -117,6 +143,7 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
         """A call that fails changes nothing: what it added is taken back."""
+        self._undo: list[Callable[[], None]] = []  # how to take back what updates replaced
         before = dict(self.__dict__)
         mark = self.predictors_.mark() if "predictors_" in before else None
         try:
@@ -126,6 +153,8 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             self.__dict__.update(before)
             if mark is not None:
                 self.predictors_.truncate(*mark)
+                for undo in reversed(self._undo):
+                    undo()
                 self._truncate(mark[1])
             raise
 
@@ -136,7 +165,9 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _reset(self) -> None:
         for name in [
-            name for name in vars(self) if name.endswith("_") or name in ("_places", "_warned", "_average", "_entropy")
+            name
+            for name in vars(self)
+            if name.endswith("_") or name in ("_places", "_warned", "_average", "_entropy", "_read")
         ]:
             delattr(self, name)
 
@@ -189,23 +220,30 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """The seed of the next task's splits: the same whatever the tasks before it were."""
         return self._entropy * 2**32 + len(self.history_)
 
-    def _learn_one(self, labels: Labels, rules: Rules, seed: int) -> Outcome:
-        outcome = learn(labels, self.representation_, rules, len(self.history_), seed)
+    def _learn_one(self, labels: Labels, rules: Rules, seed: int, alone: bool = True) -> Outcome:
+        """Learn one predictor, the only one of its task or one of several."""
+        shrunk = self._shrunk() if alone else None
+        outcome = learn(labels, self.representation_, rules, len(self.history_), seed, shrunk, self._trusted())
         if rules.n_features is not None and outcome.refinement is not None:
             self._warn_once(outcome.representation, outcome.refinement, rules)
-        self._keep(outcome, rules)
+        self.predictors_.add(self._kept(outcome, rules, labels.take(), alone))
+        self._take_up(outcome)
         return outcome
 
-    def _keep(self, outcome: Outcome, rules: Rules) -> None:
-        """Make the outcome's predictor the next, and its representation the current one."""
+    def _kept(self, outcome: Outcome, rules: Rules, rows: Rows, alone: bool) -> Kept:
+        """The outcome's predictor on what it stands on."""
         fit, errors = outcome.fit, (rules.value(outcome.assessment), outcome.plausible)
-        feature = len(outcome.representation.features) - 1 if outcome.action == "grew" else None
-        if outcome.stands_on == "features":
-            self.predictors_.add(fit.coef, fit.intercept, *errors, feature)
-        elif outcome.stands_on == "units":
-            self.predictors_.add_whole(fit.coef, fit.intercept, *errors, feature)
-        elif feature is not None:
-            self.predictors_.add_direct(feature, outcome.representation.scale(fit), fit.intercept, *errors)
+        feature = len(outcome.representation.features) - 1 if outcome.action == "grew" else -1
+        version, coefficients = self.predictors_.version, fit.coef
+        if outcome.stands_on == "itself":
+            version, coefficients = -1, np.array([outcome.representation.scale(fit)])
+        elif outcome.stands_on != "features":
+            version = -2
+        kept = Kept(version, feature, coefficients, fit.intercept, errors, NO_SUMMARY, 0, math.nan)
+        return self._summarised(kept, outcome, rows, alone)
+
+    def _take_up(self, outcome: Outcome) -> None:
+        """Make the outcome's representation the current one."""
         if outcome.representation is not self.representation_:
             self.representation_ = outcome.representation
             self.predictors_.new_version(outcome.representation.basis)
@@ -259,7 +297,11 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self.predictors_.end_task(mean if linear else None)  # a mean is needed where predictors move
         self._places[task] = len(self.history_)
         self.history_.append(event)
+        self._counted(len(self.history_))
         return event
+
+    def _counted(self, tasks: int) -> None:
+        """What is due after so many tasks."""
 
     # Forgetting -------------------------------------------------------------------------------------------------------
 

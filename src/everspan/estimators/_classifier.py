@@ -7,6 +7,7 @@ import time
 from array import array
 from collections.abc import Hashable
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,22 +17,23 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from ..checks import AreaAbove, LogLoss, Loss, ZeroOne
-from ..learners import PROBABILISTIC, balanced, is_probabilistic
+from ..checks import AreaAbove, LogLoss, Loss, ZeroOne, clopper_pearson
+from ..learners import PROBABILISTIC, balanced, class_balance, is_probabilistic
 from ..lifelong import Outcome, Rules
 from ..spread import HalfspaceSpread, Spread
 from ..tasks import Array, LabelSource, Rows, Table, TaskEvent
 from ._base import distinct_mean
 from ._labels import HalfspaceLabels
 from ._stream import TaskStream
-from ._tables import checked_classes, checked_weight, kind_of, rows_of_tasks, without_weightless
+from ._tables import checked_classes, checked_weight, kind_of, rows_of_tasks, weighed_by_class, without_weightless
+
+_RISK = 1e-3  # of taking chance for a change
 
 
 def _has_probabilities(estimator: LifelongClassifier) -> bool:
-    learner = estimator.learner
-    if learner in PROBABILISTIC if isinstance(learner, str) else is_probabilistic(learner):
+    if estimator._log_odds():
         return True
-    raise AttributeError(f"predict_proba has no meaning with learner={learner!r}")
+    raise AttributeError(f"predict_proba has no meaning with learner={estimator.learner!r}")
 
 
 class LifelongClassifier(ClassifierMixin, TaskStream):  # type: ignore[misc]
@@ -78,8 +80,16 @@ class LifelongClassifier(ClassifierMixin, TaskStream):  # type: ignore[misc]
     old_tasks : {"reproject", "freeze"}, default="reproject"
         Whether tasks learned earlier move to a refined representation where that keeps them within epsilon, or stay
         as they were. Tasks on ReLU functions always stay.
-    unseen_tasks : {"error", "average"}, default="error"
-        Whether predicting for a task never learned is an error, or predicts with the average of all tasks.
+    unseen_tasks : {"error", "average", "prior"}, default="error"
+        Whether predicting for a task never learned is an error, or predicts with the average of all tasks, or with the
+        mean of the prior that was learned from them (the average, while there is none).
+    prior : "learned" or None, default="learned"
+        What a task is drawn to where its own labels leave doubt: the weights of other tasks, their mean and how far
+        they stray from it, learned after 8, 10, 12, 14, 16, 20, ... tasks. It takes linear features and at most 100
+        columns.
+    class_weight : dict, "balanced" or None, default=None
+        How much rows of each class count: {label: weight}, 1 where a label has none, or "balanced": all classes of a
+        task the same. Probabilities are then those of rows that count so.
     spread : tuple (c1, c2), optional
         Assumption 1's constants: halfspaces at angle theta disagree on a share of the data between c1 theta and
         c2 theta. None: those of Gaussian data, 1/pi both.
@@ -120,6 +130,55 @@ class LifelongClassifier(ClassifierMixin, TaskStream):  # type: ignore[misc]
 
     _losses: ClassVar[tuple[str, ...]] = ("error", "log_loss", "auc")
 
+    def __init__(
+        self,
+        epsilon: float = 0.1,
+        *,
+        n_features: int | None = None,
+        epsilon_acc: float | None = None,
+        refiner: Any = "sdp",
+        rounding: str = "certified",
+        refine_above: int | None = None,
+        representation: Any = "linear",
+        learner: Any = "auto",
+        check: Any = "auto",
+        accept: str = "estimate",
+        goal: str = "absolute",
+        loss: str = "error",
+        confidence: float = 0.95,
+        old_tasks: str = "reproject",
+        unseen_tasks: str = "error",
+        prior: str | None = "learned",
+        class_weight: Any = None,
+        spread: tuple[float, float] | None = None,
+        max_labels: int = 200_000,
+        fit_intercept: bool = True,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            epsilon,
+            n_features=n_features,
+            epsilon_acc=epsilon_acc,
+            refiner=refiner,
+            rounding=rounding,
+            refine_above=refine_above,
+            representation=representation,
+            learner=learner,
+            check=check,
+            accept=accept,
+            goal=goal,
+            loss=loss,
+            confidence=confidence,
+            old_tasks=old_tasks,
+            unseen_tasks=unseen_tasks,
+            prior=prior,
+            spread=spread,
+            max_labels=max_labels,
+            fit_intercept=fit_intercept,
+            random_state=random_state,
+        )
+        self.class_weight = class_weight
+
     def _make_spread(self) -> Spread:
         return HalfspaceSpread() if self.spread is None else HalfspaceSpread(*self.spread)
 
@@ -127,6 +186,16 @@ class LifelongClassifier(ClassifierMixin, TaskStream):  # type: ignore[misc]
         if self.loss == "log_loss":
             return LogLoss()
         return AreaAbove() if self.loss == "auc" else ZeroOne()
+
+    def _finer_loss(self, rows: Rows) -> Loss:
+        return LogLoss() if self.loss == "error" and self._log_odds() else self._make_loss(rows)
+
+    def _trivial(self) -> float:
+        return float(self.epsilon) if self.loss == "error" else 0.0
+
+    def _log_odds(self) -> bool:
+        learner = self.learner
+        return learner in PROBABILISTIC if isinstance(learner, str) else is_probabilistic(learner)
 
     def _constant_score(self, rows: Rows) -> float:
         return math.copysign(math.log(rows.count() + 1.0), rows.y[0])  # the rule of succession
@@ -148,6 +217,7 @@ class LifelongClassifier(ClassifierMixin, TaskStream):  # type: ignore[misc]
         del self._label_set_of[tasks:]
 
     def _forgotten(self, position: int) -> None:
+        super()._forgotten(position)
         used = array("q", [code for place, code in enumerate(self._label_set_of) if place != position])
         kept = sorted(set(used))
         self._label_set_of = array("q", [kept.index(code) for code in used])
@@ -156,11 +226,11 @@ class LifelongClassifier(ClassifierMixin, TaskStream):  # type: ignore[misc]
 
     def _learn_rows(self, X: Array, y: Any, weight: Array | None, task: Hashable) -> TaskEvent:
         started, rules = time.perf_counter(), self._rules()
-        X, y, weight = without_weightless(X, y, weight)
+        X, y, weight = without_weightless(X, y, weighed_by_class(self.class_weight, y, weight))
         if weight is not None and rules.accept == "bound":
-            raise ValueError('accept="bound" needs rows that count once, not sample_weight')
-        classes, codes = _encoded(y)
+            raise ValueError('accept="bound" needs rows that count once, not sample_weight or class_weight')
         self._start(X, weight)
+        classes, codes = self._as_others(*_encoded(y))
         centred = X - self.representation_.origin if self.fit_intercept else X
         if len(classes) <= 2:
             signs = np.where(codes == len(classes) - 1, 1.0, -1.0)
@@ -173,21 +243,90 @@ class LifelongClassifier(ClassifierMixin, TaskStream):  # type: ignore[misc]
             task, classes, outcomes, _error_of_largest(outcomes, codes, weight), started, distinct_mean(centred, weight)
         )
 
+    def _as_others(self, classes: Any, codes: NDArray[np.intp]) -> tuple[Any, NDArray[np.intp]]:
+        """Rows of one class as one of two, where there is one pair of classes that other tasks have it in."""
+        pairs = [labels for labels in self._label_sets if len(labels) == 2 and len(classes) == 1]
+        pairs = [pair for pair in pairs if kind_of(pair) == kind_of(classes) and bool((pair == classes[0]).any())]
+        if len(pairs) != 1:
+            return classes, codes
+        return pairs[0], np.full_like(codes, int(pairs[0][1] == classes[0]))
+
+    def _update_rows(self, X: Array, y: Any, weight: Array | None, task: Hashable) -> TaskEvent:
+        started, rules = time.perf_counter(), self._rules()
+        X, y, weight = without_weightless(X, y, weighed_by_class(self.class_weight, y, weight))
+        position = self._position(task)
+        classes = self._classes_with(position, y)
+        centred = X - self.representation_.origin if self.fit_intercept else X
+        codes = np.searchsorted(classes, y)
+        kept, scores, unseen = [], [], []
+        for place, index in enumerate(self.predictors_.of_task(position)):
+            several = len(classes) > 2
+            side = np.where(codes == (place if several else len(classes) - 1), 1.0, -1.0)
+            even = several and self.class_weight is None
+            rows = Rows(centred, side, _balanced_weight(side, weight) if even else weight)
+            updated, assessment, before = self._updated(index, rows, rules, alone=not several)
+            kept.append(updated)
+            scores.append(before)
+            unseen.append(assessment.scores)
+        wrong, wrong_before = (_places_of(np.column_stack(found), classes) != codes for found in (unseen, scores))
+        old = self.history_[position]
+        expected = clopper_pearson(round(old.error * old.labels_used), old.labels_used, _RISK)[1]
+        surely = clopper_pearson(int(wrong_before.sum()), len(wrong_before), _RISK)[0]
+        drift = float(np.average(wrong_before, weights=weight)) if surely > expected else None
+        error = float(np.average(wrong, weights=weight))
+        if len(classes) <= 2 and self.loss != "error":
+            error = rules.loss(rows).mean(rows, assessment.scores)
+        return self._record_update(task, kept, error, drift, len(y), rules, started)
+
+    def _classes_with(self, position: int, y: Any) -> Any:
+        """The task's classes; rows of one class may be joined by a second, and no other comes in."""
+        known, new = self._label_sets[self._label_set_of[position]], np.unique(y)
+        alike = kind_of(known) == kind_of(new)
+        classes = np.unique(np.concatenate([known, new])) if alike else new
+        if alike and len(classes) == len(known):
+            return known
+        if not alike or len(known) > 1 or len(classes) > 2:
+            names = ", ".join(str(label) for label in known)
+            raise ValueError(
+                f"the task has the classes {names}, and the new rows bring others: forget it to learn it from all rows"
+            )
+        if classes[0] == known[0]:  # what was the only side is now the lower one
+            index = self.predictors_.of_task(position)[0]
+            self.predictors_.update(index, self.predictors_.at(index).mirrored())
+        self._undo.append(partial(self._label_set_of.__setitem__, position, self._label_set_of[position]))
+        self._label_set_of[position] = self._code_of(classes)
+        return classes
+
+    def _code_of(self, classes: Any) -> int:
+        """The place of these classes among all label sets, where they are put if they are new."""
+        known = next((i for i, seen in enumerate(self._label_sets) if _same(seen, classes)), None)
+        if known is None:
+            known = len(self._label_sets)
+            self._label_sets = [*self._label_sets, classes]
+            self.classes_ = _union(self._label_sets)
+        return known
+
     def _learn_one_against_rest(
         self, X: Array, codes: NDArray[np.intp], weight: Array | None, count: int, rules: Rules
     ) -> list[Outcome]:
-        """One halfspace a class, both sides counting the same: else "none of this class" would be good enough."""
-        loss = (lambda rows: ZeroOne(balanced=True)) if self.loss == "error" else rules.loss
-        confidence = 1.0 - (1.0 - rules.confidence) / count
-        rules = replace(rules, learner=balanced(rules.learner), loss=loss, confidence=confidence)
+        """One halfspace a class, both sides counting the same: else "none of this class" would be good enough.
+
+        With a ``class_weight`` they count as that says.
+        """
+        rules = replace(rules, confidence=1.0 - (1.0 - rules.confidence) / count)
+        if self.class_weight is None:
+            loss = (lambda rows: ZeroOne(balanced=True)) if self.loss == "error" else rules.loss
+            rules = replace(rules, learner=balanced(rules.learner), loss=loss)
         seed = self._seed()  # the same rows are held out for every class
         sides = [np.where(codes == code, 1.0, -1.0) for code in range(count)]
-        return [self._learn_one(Table(Rows(X, side, weight)), rules, seed) for side in sides]
+        return [self._learn_one(Table(Rows(X, side, weight)), rules, seed, alone=False) for side in sides]
 
     def _learn_source(self, source: LabelSource, task: Hashable) -> TaskEvent:
         started, rules = time.perf_counter(), self._rules()
         if self.loss != "error":
             raise ValueError(f'labels on demand need a loss with a bound: "error", not {self.loss!r}')
+        if self.class_weight is not None:
+            raise ValueError("class_weight goes with rows, not with labels on demand")
         labels = HalfspaceLabels(self._demand(source, rules), self._origin)
         labels.take()
         outcome = self._learn_one(labels, rules, self._seed())
@@ -197,12 +336,7 @@ class LifelongClassifier(ClassifierMixin, TaskStream):  # type: ignore[misc]
     def _finish(
         self, task: Hashable, classes: Any, outcomes: list[Outcome], error: float, started: float, mean: Array | None
     ) -> TaskEvent:
-        known = next((i for i, seen in enumerate(self._label_sets) if _same(seen, classes)), None)
-        if known is None:
-            known = len(self._label_sets)
-            self._label_sets = [*self._label_sets, classes]
-            self.classes_ = _union(self._label_sets)
-        self._label_set_of.append(known)
+        self._label_set_of.append(self._code_of(classes))
         return self._record(task, outcomes, error, started, mean=mean)
 
     # Predicting ------------------------------------------------------------------------------------------------------
@@ -268,6 +402,14 @@ class LifelongClassifier(ClassifierMixin, TaskStream):  # type: ignore[misc]
         return {name: float(correct[rows].mean()) for name, rows in rows_of_tasks(tasks, len(correct)).items()}
 
 
+def _balanced_weight(side: Array, weight: Array | None) -> Array | None:
+    """Weights with which both sides count the same, where both are there."""
+    if side.min() == side.max():
+        return weight
+    balance = class_balance(side, weight)
+    return balance if weight is None else balance * weight
+
+
 def _error_of_largest(outcomes: list[Outcome], codes: NDArray[np.intp], weight: Array | None) -> float:
     """The share of rows, unseen by all fits, whose largest score is not their class's."""
     rows = outcomes[0].assessment.rows
@@ -278,10 +420,13 @@ def _error_of_largest(outcomes: list[Outcome], codes: NDArray[np.intp], weight: 
     return float(np.average(wrong, weights=None if weight is None else weight[rows]))
 
 
+def _places_of(scores: Array, classes: Any) -> NDArray[np.intp]:
+    """The place among the classes that scores speak for."""
+    return scores.argmax(axis=1) if scores.shape[1] > 1 else np.where(scores[:, 0] >= 0.0, len(classes) - 1, 0)
+
+
 def _labels(scores: Array, classes: Any) -> Any:
-    if scores.shape[1] > 1:
-        return classes[scores.argmax(axis=1)]
-    return classes[np.where(scores[:, 0] >= 0.0, len(classes) - 1, 0)]
+    return classes[_places_of(scores, classes)]
 
 
 def _probabilities(scores: Array, classes: Any) -> Array:

@@ -3,14 +3,41 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..prior import Summary
 from ..representation import Representation
 from ..spread import Spread
 from ..tasks import Array
+
+
+class Kept(NamedTuple):
+    """One predictor: what it stands on (see `Predictors`), its weights, how well it did, and its rows in short."""
+
+    version: int
+    feature: int
+    """The feature learned from the same rows, or -1."""
+    coefficients: Array
+    intercept: float
+    errors: tuple[float, float]
+    """The reference and the plausible error."""
+    summary: Array
+    """The packed `everspan.prior.Summary` of its rows; empty where none is kept."""
+    doubt: int
+    """Where it may be read through the prior that is learned from all tasks, how much doubt there is about it: some
+    (1), much (2), or so much that it was learned on the prior (3); its summary is then one of columns. Else 0."""
+    foreseen: float
+    """The correlation of its rows' labels with what the prior said before it saw them; nan where there was none."""
+
+    def mirrored(self) -> Kept:
+        """The predictor of the same rows with both sides exchanged."""
+        summary = Summary(self.summary).mirrored().packed if len(self.summary) else self.summary
+        return self._replace(coefficients=-self.coefficients, intercept=-self.intercept, summary=summary)
+
+
+NO_SUMMARY: Array = np.zeros(0)
 
 
 class Predictors:
@@ -21,7 +48,8 @@ class Predictors:
     never add up, and a predictor whose move would be too far is simply read as it was.
 
     A direct predictor (of a task that grew) stands on its own learned feature: its version is -1. One on all units of a
-    nonlinear representation stands on none: its version is -2, its coefficients are the direction itself.
+    nonlinear representation, or on all columns, stands on none: its version is -2, its coefficients are the direction
+    itself. What `update` puts in the place of a predictor is kept beside the columns of numbers.
     """
 
     def __init__(self) -> None:
@@ -33,6 +61,12 @@ class Predictors:
         self._features = array("q")  # the feature learned from the same rows, or -1
         self._intercepts = array("d")
         self._errors = array("d")  # in turn: the reference and the plausible error of each
+        self._summaries = array("d")
+        self._summary_ends = array("q")
+        self._doubts = array("b")
+        self._foreseen = array("d")
+        self._updates: dict[int, Kept] = {}
+        self._replaced: list[tuple[int, Kept | None]] = []  # what `update` replaced since the last mark
         self._task_ends = array("q")  # a task has one predictor, or one for each of its classes
         self._means: dict[int, Array] = {}  # of tasks whose rows lie elsewhere than the first task's
 
@@ -53,8 +87,12 @@ class Predictors:
     def nbytes(self) -> int:
         """Bytes of all predictors, bases aside."""
         columns: list[array[Any]] = [self._coefficients, self._ends, self._versions, self._features, self._intercepts]
-        means = sum(mean.nbytes for mean in self._means.values())
-        return means + sum(column.itemsize * len(column) for column in (*columns, self._errors, self._task_ends))
+        columns += [self._errors, self._summaries, self._summary_ends, self._doubts, self._foreseen, self._task_ends]
+        arrays = [
+            *self._means.values(),
+            *(a for kept in self._updates.values() for a in (kept.coefficients, kept.summary)),
+        ]
+        return sum(a.nbytes for a in arrays) + sum(column.itemsize * len(column) for column in columns)
 
     def new_version(self, basis: Array) -> None:
         """Make this the basis that the next predictors stand on; forget versions that nothing stands on."""
@@ -66,86 +104,117 @@ class Predictors:
         self.bases.append(basis)
         self._used.append(0)
 
-    def add(
-        self, coefficients: Array, intercept: float, reference: float, plausible: float, feature: int | None = None
-    ) -> None:
-        """A predictor on the newest version, whose error was ``reference``, and plausibly up to ``plausible``."""
-        self._used[-1] += 1
-        self._append(len(self.bases) - 1, feature, coefficients, intercept, (reference, plausible))
+    @property
+    def version(self) -> int:
+        """The newest version."""
+        return len(self.bases) - 1
 
-    def add_direct(self, feature: int, length: float, intercept: float, reference: float, plausible: float) -> None:
-        """A predictor that is ``length`` times the learned feature."""
-        self._append(-1, feature, np.array([length]), intercept, (reference, plausible))
-
-    def add_whole(
-        self, direction: Array, intercept: float, reference: float, plausible: float, feature: int | None = None
-    ) -> None:
-        """A predictor that weighs all units there are."""
-        self._append(-2, feature, direction, intercept, (reference, plausible))
-
-    def _append(
-        self, version: int, feature: int | None, coefficients: Array, intercept: float, errors: Sequence[float]
-    ) -> None:
-        self._coefficients.extend(coefficients.tolist())
+    def add(self, kept: Kept) -> None:
+        """One more predictor."""
+        if kept.version >= 0:
+            self._used[kept.version] += 1
+        self._coefficients.extend(kept.coefficients.tolist())
         self._ends.append(len(self._coefficients))
-        self._versions.append(version)
-        self._features.append(-1 if feature is None else feature)
-        self._intercepts.append(intercept)
-        self._errors.extend(errors)
+        self._versions.append(kept.version)
+        self._features.append(kept.feature)
+        self._intercepts.append(kept.intercept)
+        self._errors.extend(kept.errors)
+        self._summaries.extend(kept.summary.tolist())
+        self._summary_ends.append(len(self._summaries))
+        self._doubts.append(kept.doubt)
+        self._foreseen.append(kept.foreseen)
+
+    def at(self, index: int) -> Kept:
+        """A predictor as it is kept."""
+        return self._updates.get(index) or self._first(index)
+
+    def _first(self, index: int) -> Kept:
+        return Kept(
+            self._versions[index],
+            self._features[index],
+            _part(self._coefficients, self._ends, index),
+            self._intercepts[index],
+            (self._errors[2 * index], self._errors[2 * index + 1]),
+            _part(self._summaries, self._summary_ends, index),
+            self._doubts[index],
+            self._foreseen[index],
+        )
+
+    def update(self, index: int, kept: Kept) -> None:
+        """Put another predictor in the place of one."""
+        self._replaced.append((index, self._updates.get(index)))
+        self._put(index, kept)
+
+    def _put(self, index: int, kept: Kept | None) -> None:
+        old = self.at(index)
+        if kept is None:
+            self._updates.pop(index, None)
+        else:
+            self._updates[index] = kept
+        for version, change in ((old.version, -1), (self.at(index).version, 1)):
+            if version >= 0:
+                self._used[version] += change
+
+    def doubtful(self, least: int) -> list[Array]:
+        """The summaries of all predictors about which there is so much doubt."""
+        some = [index for index in range(len(self)) if self._doubts[index] or index in self._updates]
+        return [kept.summary for kept in map(self.at, some) if kept.doubt >= least]
+
+    def foreseen(self) -> Array:
+        """How well the prior foresaw each task, where there was one to ask."""
+        found: Array = np.array(self._foreseen)
+        return found[~np.isnan(found)]
 
     def mark(self) -> tuple[int, int, int, Array]:
         """Where `truncate` can come back to."""
         newest = self.bases[-1]
         assert newest is not None
+        self._replaced = []
         return len(self), len(self._task_ends), len(self.bases), newest
 
     def truncate(self, length: int, tasks: int, versions: int, basis: Array) -> None:
         """Back to an earlier state, by its `mark`."""
+        for index, before in reversed(self._replaced):
+            self._put(index, before)
+        self._replaced = []
         for version in self._versions[length:]:
             if version >= 0:
                 self._used[version] -= 1
         for index in [index for index in self._means if index >= length]:
             del self._means[index]
-        end = self._ends[length - 1] if length else 0
+        end, summary_end = (ends[length - 1] if length else 0 for ends in (self._ends, self._summary_ends))
         del self._coefficients[end:], self._ends[length:], self._versions[length:], self._features[length:]
+        del self._summaries[summary_end:], self._summary_ends[length:], self._doubts[length:], self._foreseen[length:]
         del self._intercepts[length:], self._errors[2 * length :]
         del self._task_ends[tasks:], self.bases[versions:], self._used[versions:]
         self.bases[-1] = basis
 
     def without(self, position: int) -> tuple[Predictors, list[int]]:
         """The predictors of all tasks but the one at this position, and the learned features that leave with it."""
-        lost = [self._features[index] for index in self.of_task(position) if self._features[index] >= 0]
+        lost = [kept.feature for kept in map(self.at, self.of_task(position)) if kept.feature >= 0]
         kept = Predictors()
         kept.bases, kept._used = list(self.bases), [0] * len(self.bases)
         for other in range(len(self._task_ends)):
             if other == position:
                 continue
             for index in self.of_task(other):
-                version, feature = self._versions[index], self._features[index]
-                if version >= 0:
-                    kept._used[version] += 1
-                feature -= sum(gone < feature for gone in lost)
-                errors = self._errors[2 * index : 2 * index + 2]
-                kept._append(version, feature, self._own(index), self._intercepts[index], errors)
+                own = self.at(index)
+                kept.add(own._replace(feature=own.feature - sum(gone < own.feature for gone in lost)))
             kept.end_task(self._means.get(self.of_task(other).start))
         kept.bases = [basis if used else None for basis, used in zip(kept.bases, kept._used, strict=True)]
         return kept, lost
 
-    def _own(self, index: int) -> Array:
-        start = self._ends[index - 1] if index else 0
-        return np.frombuffer(self._coefficients, dtype=np.float64)[start : self._ends[index]].copy()
-
     def original(self, index: int, representation: Representation) -> Array:
         """The direction that was learned for the task."""
-        version, own = self._versions[index], self._own(index)
-        if version == -1:
-            direction: Array = own[0] * representation.feature(self._features[index])
+        own = self.at(index)
+        if own.version == -1:
+            direction: Array = own.coefficients[0] * representation.feature(own.feature)
             return direction
-        if version == -2:
-            return own
-        basis = self.bases[version]
+        if own.version == -2:
+            return own.coefficients
+        basis = self.bases[own.version]
         assert basis is not None
-        lifted: Array = basis.dot(own)
+        lifted: Array = basis.dot(own.coefficients)
         return lifted
 
     def read(
@@ -158,14 +227,15 @@ class Predictors:
         come from not lying in the basis: were the truth there, a direction this far off would have to err that much,
         and it plausibly does. A proof of epsilon is never given up for plausibility.
         """
-        direction, intercept = self.original(index, representation), self._intercepts[index]
-        if spread is None or not representation.dimension:
+        own, direction = self.at(index), self.original(index, representation)
+        intercept = own.intercept
+        if spread is None or not representation.dimension or own.version == -2:
             return direction, intercept
         coordinates = representation.basis.T.dot(direction)
         length, left = float(np.linalg.norm(direction)), float(np.linalg.norm(coordinates))
         if length == 0.0 or left <= 1e-9 * length:
             return direction, intercept
-        reference, plausible = self._errors[2 * index : 2 * index + 2]
+        reference, plausible = own.errors
         cosine = left / length
         keeps = spread.after_move(reference, cosine) <= epsilon
         gains = spread.implied(cosine) <= plausible and not (proved and reference <= epsilon)
@@ -176,3 +246,8 @@ class Predictors:
         if mean is not None:  # the mean score of the task's rows stays what it was
             intercept += float((direction - projected).dot(mean))
         return projected, intercept
+
+
+def _part(values: array[float], ends: array[int], index: int) -> Array:
+    start = ends[index - 1] if index else 0
+    return np.frombuffer(values, dtype=np.float64)[start : ends[index]].copy() if len(values) else NO_SUMMARY

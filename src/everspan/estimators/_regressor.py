@@ -7,17 +7,21 @@ from collections.abc import Hashable
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.special import chdtri
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
 
-from ..checks import Loss, SquaredError
+from ..checks import Loss, SquaredError, mean_square_bounds
+from ..prior import with_constant
 from ..spread import RegressionSpread, Spread
 from ..tasks import Array, LabelSource, Rows, Table, TaskEvent
 from ._base import distinct_mean
 from ._labels import RegressionLabels
 from ._stream import TaskStream
 from ._tables import checked_weight, rows_of_tasks, without_weightless
+
+_RISK = 1e-3  # of taking chance for a change
 
 
 class LifelongRegressor(RegressorMixin, TaskStream):  # type: ignore[misc]
@@ -39,7 +43,7 @@ class LifelongRegressor(RegressorMixin, TaskStream):  # type: ignore[misc]
     loss : {"error", "squared_error"}, default="error"
         Both are the squared error: the error of a regression.
     n_features, epsilon_acc, refiner, rounding, refine_above, representation, check, accept, goal, confidence,
-    old_tasks, unseen_tasks, max_labels, fit_intercept, random_state
+    old_tasks, unseen_tasks, prior, max_labels, fit_intercept, random_state
         As for `LifelongClassifier`. Bounds on a squared error are exact for normal residuals.
 
     Attributes
@@ -89,6 +93,26 @@ class LifelongRegressor(RegressorMixin, TaskStream):  # type: ignore[misc]
         centred = X - self.representation_.origin if self.fit_intercept else X
         outcome = self._learn_one(Table(Rows(centred, y, weight)), rules, self._seed())
         return self._record(task, [outcome], outcome.assessment.error, started, mean=distinct_mean(centred, weight))
+
+    def _update_rows(self, X: Array, y: Any, weight: Array | None, task: Hashable) -> TaskEvent:
+        started, rules = time.perf_counter(), self._rules()
+        X, y, weight = without_weightless(X, y, weight)
+        rows = Rows(X - self.representation_.origin if self.fit_intercept else X, y, weight)
+        index = self.predictors_.of_task(self._position(task))[0]
+        drifted = self._drifted(index, rows)
+        kept, assessment, before = self._updated(index, rows, rules)
+        drift = rules.loss(rows).mean(rows, before) if drifted else None
+        return self._record_update(task, [kept], assessment.error, drift, len(rows), rules, started)
+
+    def _drifted(self, index: int, rows: Rows) -> bool:
+        """Whether residuals on new rows are surely larger than noise and the uncertainty of the weights make them."""
+        standing = self._standing(index)
+        known, (_, _, _, count) = standing.known, standing.summary.parts()
+        Z = with_constant(standing.coordinates(self.representation_.lift(rows.X)), bool(self.fit_intercept))
+        variance = known.noise + np.add.reduce(Z * np.linalg.solve(known.precision, Z.T).T, 1)
+        freedom = max(count - (0 if self._on_prior(self.predictors_.at(index)) else len(known.mean)), 1.0)
+        surely, _ = mean_square_bounds((rows.y - Z.dot(known.mean)) / np.sqrt(variance), _RISK)
+        return surely > freedom / float(chdtri(freedom, 1.0 - _RISK))
 
     def _learn_source(self, source: LabelSource, task: Hashable) -> TaskEvent:
         started, rules = time.perf_counter(), self._rules()

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import math
+import time
+import warnings
 from abc import abstractmethod
 from collections.abc import Hashable
+from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..lifelong import Rules
-from ..representation import LinearRepresentation
-from ..tasks import Array, LabelSource, TaskEvent
-from ._base import LifelongEstimator
+from ..checks import LeaveOneOut
+from ..learners import Fit, Learner
+from ..lifelong import Outcome, Rules, learn
+from ..prior import MOST_COLUMNS, Prior, Shrunk, Summary, foresees, is_mark, learn_prior, weak_prior
+from ..representation import LinearRepresentation, Representation
+from ..tasks import Array, LabelSource, Rows, Table, TaskEvent
+from ..threads import one_thread
+from ._base import DriftWarning, LifelongEstimator, checked_choice
 from ._labels import Demand
+from ._predictors import Kept
 from ._tables import checked_weight, rows_of_tasks
+from ._updates import Standing, Updated, known_of
+
+_EARLY = 64  # tasks after which only doubtful ones are kept in columns, unless most are
 
 
 class TaskStream(LifelongEstimator):
@@ -38,6 +51,7 @@ class TaskStream(LifelongEstimator):
         confidence: float = 0.95,
         old_tasks: str = "reproject",
         unseen_tasks: str = "error",
+        prior: str | None = "learned",
         spread: tuple[float, float] | None = None,
         max_labels: int = 200_000,
         fit_intercept: bool = True,
@@ -58,12 +72,103 @@ class TaskStream(LifelongEstimator):
         self.confidence = confidence
         self.old_tasks = old_tasks
         self.unseen_tasks = unseen_tasks
+        self.prior = prior
         self.spread = spread
         self.max_labels = max_labels
         self.fit_intercept = fit_intercept
         self.random_state = random_state
 
-    # ------------------------------------------------------------------------------------------------------
+    # What tasks say about each other ---------------------------------------------------------------------------------
+
+    def _resolve(self) -> Rules:
+        if self.prior is not None:
+            checked_choice("prior", self.prior, ("learned",))
+        return super()._resolve()
+
+    def _start(self, X: Array, weight: Array | None = None) -> None:
+        super()._start(X, weight)
+        if not hasattr(self, "prior_"):
+            self.prior_: Prior | None = None
+
+    def _shares(self) -> bool:
+        """Whether tasks tell each other about their weights: there must not be too many."""
+        linear = isinstance(self.representation_, LinearRepresentation)
+        return self.prior is not None and linear and self.n_features_in_ <= MOST_COLUMNS
+
+    def _shrunk(self) -> Learner | None:
+        known = self.prior_ if self.prior is not None else None
+        return None if known is None else Shrunk(known, self._regression, bool(self.fit_intercept))
+
+    def _trusted(self) -> bool:
+        return self.prior_ is not None and self.prior_.trusted
+
+    def _counted(self, tasks: int) -> None:
+        """Learn the prior after 8, 10, ... tasks, so that the result does not depend on how they are batched."""
+        if is_mark(tasks) and self._shares():
+            self.prior_ = self._learned_prior() or self.prior_
+
+    @one_thread()
+    def _learned_prior(self) -> Prior | None:
+        """From the tasks with much doubt; from all that are kept in columns, where those are most tasks."""
+        common = 2 * len(self.predictors_.doubtful(2)) >= len(self.predictors_)
+        summaries = [Summary(packed) for packed in self.predictors_.doubtful(1 if common else 2)]
+        found = learn_prior(summaries, constant=bool(self.fit_intercept), regression=self._regression)
+        return None if found is None else replace(found, trusted=common and foresees(self.predictors_.foreseen()))
+
+    def _forgotten(self, position: int) -> None:
+        if self.prior_ is not None:
+            self.prior_ = self._learned_prior()
+
+    def _summarised(self, kept: Kept, outcome: Outcome, rows: Rows, alone: bool) -> Kept:
+        asked = alone and self._shares() and (outcome.doubt >= 2 or self._trusted() or len(self.history_) < _EARLY)
+        doubt = (3 if outcome.stands_on == "prior" else outcome.doubt) if asked else 0
+        fit, known = outcome.fit, outcome.representation
+        if doubt and outcome.stands_on != "prior":
+            weights = None  # where a weak prior puts them: there is none yet
+        elif self._of_columns(kept.version, doubt) or kept.version >= 0:
+            weights = np.append(fit.coef, fit.intercept) if self.fit_intercept else fit.coef
+        else:
+            weights = np.array([1.0, fit.intercept]) if self.fit_intercept else np.ones(1)
+        direction = kept.coefficients[0] * known.feature(kept.feature) if kept.version == -1 else kept.coefficients
+        Z = self._coordinates(kept.version, doubt, direction, rows.X, known)
+        summary = self._in_short(replace(rows, X=Z), weights)
+        foreseen = math.nan
+        if doubt and self.prior_ is not None:
+            foreseen = self.prior_.foreseen(rows, bool(self.fit_intercept))
+        return kept._replace(summary=summary.packed, doubt=doubt, foreseen=foreseen)
+
+    def _of_columns(self, version: int, doubt: int) -> bool:
+        """Whether all of a predictor's weights on the columns change as more rows come."""
+        linear = isinstance(self.representation_, LinearRepresentation)
+        return bool(doubt) or (version < 0 and linear and self.n_features_in_ <= MOST_COLUMNS)
+
+    def _coordinates(self, version: int, doubt: int, direction: Array, X: Array, known: Representation) -> Array:
+        """What a predictor's weights weigh, of centred rows: its features, all columns, or else its own scores."""
+        if self._of_columns(version, doubt):
+            return X
+        lifted = known.lift(X)
+        if version < 0:
+            return known.scores(lifted, direction)[:, None]
+        basis = self.predictors_.bases[version]
+        assert basis is not None
+        Z: Array = lifted[:, : len(basis)].dot(basis)
+        return Z
+
+    def _in_short(self, rows: Rows, weights: Array | None) -> Summary:
+        """The summary of rows in a predictor's coordinates, at its weights; None: those of a weak prior."""
+        constant = bool(self.fit_intercept)
+        if self._regression:
+            return Summary.of_numbers(rows, constant)
+        if weights is None or not self._log_odds():
+            fit = Shrunk(weak_prior(rows, constant), regression=False, fit_intercept=constant).fit(rows)
+            weights = np.append(fit.coef, fit.intercept) if constant else fit.coef
+        return Summary.of_signs(rows, constant, weights)
+
+    def _log_odds(self) -> bool:
+        """Whether the learner's scores are log-odds."""
+        return False
+
+    # Learning --------------------------------------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any, *, tasks: Any = None, sample_weight: Any = None) -> Self:
         """Forget everything, then learn the tasks of a table in order of first appearance.
@@ -131,8 +236,13 @@ class TaskStream(LifelongEstimator):
             return self._learn_source(X, task)
         rows = self._prepare(X)
         labels, weight = self._prepare_labels(y, len(rows)), checked_weight(sample_weight, len(rows))
+        return self._learn_or_update(rows, labels, weight, task)
+
+    def _learn_or_update(self, X: Array, y: Any, weight: Array | None, task: Hashable) -> TaskEvent:
+        if task is not None and task in self.__dict__.get("_places", ()):
+            return self._update_rows(X, y, weight, task)
         self._make_room(task)
-        return self._learn_rows(rows, labels, weight, task)
+        return self._learn_rows(X, y, weight, task)
 
     def _demand(self, source: LabelSource, rules: Rules) -> Demand:
         """The source, its rows and labels checked as they are drawn."""
@@ -150,8 +260,7 @@ class TaskStream(LifelongEstimator):
         rows = self._prepare(X)
         labels, weight = self._prepare_labels(y, len(rows)), checked_weight(sample_weight, len(rows))
         for task, chosen in rows_of_tasks(tasks, len(rows)).items():
-            self._make_room(task)
-            self._learn_rows(rows[chosen], labels[chosen], None if weight is None else weight[chosen], task)
+            self._learn_or_update(rows[chosen], labels[chosen], None if weight is None else weight[chosen], task)
 
     @abstractmethod
     def _prepare_labels(self, y: Any, n: int) -> Any: ...
@@ -160,16 +269,117 @@ class TaskStream(LifelongEstimator):
     def _learn_rows(self, X: Array, y: Any, weight: Array | None, task: Hashable) -> TaskEvent: ...
 
     @abstractmethod
+    def _update_rows(self, X: Array, y: Any, weight: Array | None, task: Hashable) -> TaskEvent: ...
+
+    @abstractmethod
     def _learn_source(self, source: LabelSource, task: Hashable) -> TaskEvent: ...
 
     def _make_room(self, task: Hashable) -> None:
-        """A name is learned once; the task without a name gives way to the next."""
+        """The task without a name gives way to the next; labels on demand are for tasks that are new."""
         if hasattr(self, "_places") and task in self._places:
             if task is not None:
-                raise ValueError(
-                    f"task {task!r} is already learned: forget it first, or give the new rows another name"
-                )
+                raise ValueError(f"task {task!r} is already learned: give rows and labels to update it, or forget it")
             self.forget(None)
+
+    # More rows for a task that is known ------------------------------------------------------------------------------
+
+    def _standing(self, index: int) -> Standing:
+        """Where a predictor stands as more rows come."""
+        own, constant = self.predictors_.at(index), bool(self.fit_intercept)
+        direction = self.predictors_.original(index, self.representation_)
+        summary, in_columns = Summary(own.summary), self._of_columns(own.version, own.doubt)
+        if self._on_prior(own):
+            assert self.prior_ is not None
+            return Standing(None, self.prior_.after(summary), summary)
+        if own.version >= 0:
+            directions, weights = self.predictors_.bases[own.version], own.coefficients
+            assert directions is not None
+            summary = summary.through(directions, constant) if in_columns else summary
+        elif in_columns:
+            directions, weights = None, direction
+        else:
+            directions, weights = direction[:, None], np.ones(1)
+        weights = np.append(weights, own.intercept) if constant else weights
+        return Standing(directions, known_of(summary, weights, self._regression), summary)
+
+    @one_thread()
+    def _updated(self, index: int, rows: Rows, rules: Rules, alone: bool = True) -> Updated:
+        """A predictor after more rows of its task."""
+        own, known, constant = self.predictors_.at(index), self.representation_, bool(self.fit_intercept)
+        standing, lifted = self._standing(index), known.lift(rows.X)
+        direction, intercept = self._direction(index, rules)
+        before = known.scores(lifted, direction) + intercept
+        Z = replace(rows, X=standing.coordinates(lifted))
+        learner, loss = Shrunk(standing.known, self._regression, constant), rules.loss(rows)
+        fit, assessment = LeaveOneOut().measure(learner.fit, Z, loss, 1.0 - rules.confidence, 0)
+        assert isinstance(fit, Fit)
+        if alone and assessment.error > rules.epsilon and own.feature < 0 and not self._on_prior(own):
+            outcome = learn(
+                Table(rows), known, rules, len(self.history_), self._seed(), self._shrunk(), self._trusted()
+            )
+            if outcome.assessment.plausible < assessment.error:  # the new rows say more than both did here
+                kept = self._kept(outcome, rules, rows, alone)
+                self._take_up(outcome)
+                return Updated(kept, outcome.assessment, before)
+        weights = np.append(fit.coef, fit.intercept) if constant else fit.coef
+        lifts = standing.directions is not None and (own.version < 0 or self._of_columns(own.version, own.doubt))
+        whole = standing.directions.dot(fit.coef) if lifts and standing.directions is not None else fit.coef
+        if self._of_columns(own.version, own.doubt):
+            new = self._in_short(rows, np.append(whole, fit.intercept) if constant else whole)
+        else:
+            new = self._in_short(Z, weights)
+        stays = own.version >= 0 and not self._on_prior(own)
+        kept = own._replace(
+            version=own.version if stays else -2,
+            coefficients=fit.coef if stays else whole,
+            intercept=fit.intercept,
+            errors=(rules.value(assessment), max(assessment.plausible - loss.share(fit.noise), 0.0)),
+            summary=(Summary(own.summary) + new).packed,
+        )
+        return Updated(kept, assessment, before)
+
+    def _record_update(
+        self,
+        task: Hashable,
+        kept: list[Kept],
+        error: float,
+        drift: float | None,
+        labels: int,
+        rules: Rules,
+        started: float,
+    ) -> TaskEvent:
+        """Write an update into the history; nothing may fail after this."""
+        position = self._position(task)
+        for index, own in zip(self.predictors_.of_task(position), kept, strict=True):
+            self.predictors_.update(index, own)
+        for cache in ("_average", "_read"):
+            self.__dict__.pop(cache, None)
+        old = self.history_[position]
+        used = old.labels_used + labels
+        wanted = used * error / rules.epsilon if error > rules.epsilon else None
+        event = replace(
+            old,
+            action="updated",
+            met=error <= rules.epsilon,
+            error=error,
+            error_bound=None,
+            confidence=None,
+            labels_used=used,
+            labels_wanted=None if wanted is None or wanted > 1e9 else math.ceil(wanted),
+            drift=drift,
+            refinement=None,
+            seconds=time.perf_counter() - started,
+        )
+        self._undo.append(partial(self.history_.replace, position, old))
+        self.history_.replace(position, event)
+        if drift is not None:
+            warnings.warn(
+                f"task {task!r} seems to have changed: error {drift:.3g} on new rows, where it had {old.error:.3g}; "
+                "forget it to learn it from the new rows alone",
+                DriftWarning,
+                stacklevel=5,
+            )
+        return event
 
     def linear_predictor(self, *, task: Hashable = None) -> tuple[Array, Array]:
         """A task's predictor on the columns of X, as it is now.
@@ -192,17 +402,41 @@ class TaskStream(LifelongEstimator):
 
     def _unknown(self, task: Hashable) -> bool:
         named = task is not None or len(self._places) != 1
-        return self.unseen_tasks == "average" and named and task not in self._places
+        return self.unseen_tasks != "error" and named and task not in self._places
 
     def _direction(self, index: int, rules: Rules) -> tuple[Array, float]:
+        own = self.predictors_.at(index)
+        if self._on_prior(own):
+            return self._through_prior(index, own)
         moves = isinstance(self.representation_, LinearRepresentation)  # Assumption 1 says nothing of functions
         moves = moves and self.old_tasks == "reproject" and rules.refiner is not None
         spread = rules.spread if moves else None
         proved = rules.accept == "bound"
         return self.predictors_.read(index, self.representation_, spread, rules.epsilon, proved)
 
+    def _on_prior(self, own: Kept) -> bool:
+        """Whether a predictor is read through the prior: it was learned so, or has doubts, and the prior is trusted."""
+        if self.prior_ is None or self.prior is None:
+            return False
+        return own.doubt == 3 or (own.doubt > 0 and self.prior_.trusted)
+
+    def _through_prior(self, index: int, own: Kept) -> tuple[Array, float]:
+        """A predictor as its rows and all tasks together say it is now."""
+        assert self.prior_ is not None
+        known: tuple[Prior, dict[int, Array]] = self.__dict__.get("_read", (None, {}))
+        if known[0] is not self.prior_:
+            known = (self.prior_, {})
+            self.__dict__["_read"] = known
+        weights = known[1].get(index)
+        if weights is None:
+            weights = known[1][index] = self.prior_.posterior(Summary(own.summary))
+        return (weights[:-1], float(weights[-1])) if self.fit_intercept else (weights, 0.0)
+
     def _average_direction(self, rules: Rules) -> tuple[Array, float]:
-        """The mean of all tasks' predictors; of their directions, where only the sign of a score counts."""
+        """The prior's mean, or that of all predictors; of their directions, where only the sign of a score counts."""
+        if self.unseen_tasks == "prior" and self.prior_ is not None:
+            mean = self.prior_.mean
+            return (mean[:-1], float(mean[-1])) if self.fit_intercept else (mean, 0.0)
         known: tuple[Any, Array, float] | None = self.__dict__.get("_average")
         stamp = (len(self.predictors_), len(self.predictors_.bases), rules)
         if known is None or known[0] != stamp:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -86,3 +86,20 @@ def without_weightless(X: Array, y: Any, weight: Array | None) -> tuple[Array, A
     if not counted.any():
         raise ValueError("all rows of the task have weight zero")
     return X[counted], y[counted], weight[counted]
+
+
+def weighed_by_class(class_weight: Any, y: Any, weight: Array | None) -> Array | None:
+    """The rows' weights times those of their classes."""
+    if class_weight is None:
+        return weight
+    classes, codes = np.unique(y, return_inverse=True)
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        counts = np.bincount(codes, weights=weight, minlength=len(classes))
+        factors = np.where(counts > 0.0, counts.sum() / (len(classes) * np.maximum(counts, 1e-300)), 1.0)
+    elif isinstance(class_weight, Mapping):
+        factors = np.array([float(class_weight.get(label, 1.0)) for label in classes.tolist()])
+        if not np.isfinite(factors).all() or (factors < 0.0).any():
+            raise ValueError("class_weight must be finite and not negative")
+    else:
+        raise ValueError(f'class_weight must be a dict, "balanced" or None, but it is {class_weight!r}')
+    return factors[codes] if weight is None else weight * factors[codes]

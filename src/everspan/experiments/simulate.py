@@ -72,7 +72,7 @@ class Settings:
 def lifelong_methods(settings: Settings) -> dict[str, LifelongClassifier]:
     """Basic LLL and LLL-RR by the paper's letter, and LLL-RR by our defaults; no constant, as in the paper."""
     common: dict[str, Any] = {"epsilon": settings.epsilon, "fit_intercept": False}
-    letter: dict[str, Any] = {"old_tasks": "freeze"}
+    letter: dict[str, Any] = {"old_tasks": "freeze", "prior": None}
     if settings.regime == "paper":
         letter |= {"check": "train", "learner": "logistic"}
     else:

@@ -1,0 +1,373 @@
+"""What earlier tasks say about the next: a normal prior on its weights, learned by empirical Bayes.
+
+The mean is the pooled direction; the covariance says how far tasks stray from it, and the constant strays on its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from .learners import Fit
+from .tasks import Array, Rows
+
+FIRST = 8  # tasks before there is a prior
+MOST_COLUMNS = 100  # beyond them covariances cost more than they tell
+_WORK = 3e7  # numbers that one pass over the summaries may take
+_FEWEST = 48  # tasks that a prior rests on at least, where there are so many
+_STILL = 1e-7  # variance that counts as none, in units of the noise's
+
+
+def is_mark(tasks: int) -> bool:
+    """Whether the prior is learned after so many tasks: 8, 16, 32, ...; up to 1,024 at three counts between them too.
+
+    Examples
+    --------
+    >>> from everspan.prior import is_mark
+    >>> [tasks for tasks in range(50) if is_mark(tasks)]
+    [8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48]
+    """
+    if tasks < FIRST:
+        return False
+    octave = 1 << (tasks.bit_length() - 1)
+    return tasks % (octave // 4 if octave < 1024 else octave) == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """All that a quadratic loss knows of rows: the inner products of their columns, the constant, and the target.
+
+    For halfspaces, whose loss is none, they are those of the quadratic that touches it at a predictor (Laplace). Those
+    of two sets of rows add up to those of both.
+    """
+
+    packed: Array
+    """The upper triangle of the inner products, the target last, and how many rows they count for."""
+
+    @classmethod
+    def of(cls, gram: Array, moment: Array, square: float, count: float) -> Summary:
+        size = len(moment) + 1
+        whole = np.empty((size, size))
+        whole[:-1, :-1], whole[:-1, -1], whole[-1, -1] = gram, moment, square
+        return cls(np.append(whole[_upper(size)], count))
+
+    @classmethod
+    def of_numbers(cls, rows: Rows, constant: bool) -> Summary:
+        """Of rows of a regression."""
+        Z = with_constant(rows.X, constant)
+        weighted = Z if rows.weight is None else Z * rows.weight[:, None]
+        square = float(rows.y.dot(rows.y) if rows.weight is None else rows.weight.dot(np.square(rows.y)))
+        return cls.of(weighted.T.dot(Z), weighted.T.dot(rows.y), square, rows.count())
+
+    @classmethod
+    def of_signs(cls, rows: Rows, constant: bool, solution: Array) -> Summary:
+        """Of rows of a halfspace, at a predictor of log-odds."""
+        Z = with_constant(rows.X, constant)
+        gradient, curvature = _pull_and_curvature(Z.dot(solution), rows)
+        gram = (Z * curvature[:, None]).T.dot(Z)
+        return cls.of(gram, gram.dot(solution) + Z.T.dot(gradient), 0.0, float(np.add.reduce(curvature)))
+
+    def through(self, directions: Array, constant: bool) -> Summary:
+        """Of the same rows' scores along directions, instead of their columns."""
+        gram, moment, square, count = self.parts()
+        change = np.zeros((len(gram), directions.shape[1] + constant))
+        change[: len(directions), : directions.shape[1]] = directions
+        if constant:
+            change[-1, -1] = 1.0
+        return Summary.of(change.T.dot(gram).dot(change), change.T.dot(moment), square, count)
+
+    def mirrored(self) -> Summary:
+        """Of the same rows with the target's sign changed."""
+        first, second = _upper(self.size + 1)
+        with_target = (second == self.size) & (first < self.size)
+        return Summary(np.where(np.append(with_target, False), -self.packed, self.packed))
+
+    def __add__(self, other: Summary) -> Summary:
+        return Summary(self.packed + other.packed)
+
+    @property
+    def size(self) -> int:
+        """How many weights there are, the constant's among them."""
+        return int(np.sqrt(2 * len(self.packed) - 1.75) - 1.5 + 1e-9)
+
+    def parts(self) -> tuple[Array, Array, float, float]:
+        """The inner products of columns, those with the target, the target's own, and the count."""
+        size = self.size + 1
+        whole = np.zeros((size, size))
+        whole[_upper(size)] = self.packed[:-1]
+        whole = whole + np.triu(whole, 1).T
+        return whole[:-1, :-1], whole[:-1, -1], float(whole[-1, -1]), float(self.packed[-1])
+
+
+@cache
+def _upper(size: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    first, second = np.triu_indices(size)
+    return first, second
+
+
+def with_constant(X: Array, constant: bool) -> Array:
+    return np.column_stack([X, np.ones(len(X))]) if constant else X
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Weights of tasks, the constant last, are normal with this mean and the inverse of this precision.
+
+    Attributes
+    ----------
+    mean : array of shape (p,)
+    precision : array of shape (p, p)
+    noise : float
+        Variance of a regression's target about its predictor; one for halfspaces.
+    kind : {"none", "one", "each", "full", "given"}
+        How tasks stray from the mean: by their constants alone, with one variance for all columns, one for each, or in
+        any direction.
+    trusted : bool
+        Whether priors learned so far said something right about tasks that came after them.
+    """
+
+    mean: Array
+    precision: Array
+    noise: float = 1.0
+    kind: str = "given"
+    trusted: bool = False
+
+    def posterior(self, summary: Summary) -> Array:
+        """The weights of a task with this summary."""
+        gram, moment, _, _ = summary.parts()
+        solution: Array = np.linalg.solve(
+            gram / self.noise + self.precision, moment / self.noise + self.precision.dot(self.mean)
+        )
+        return solution
+
+    def foreseen(self, rows: Rows, constant: bool) -> float:
+        """The correlation of the labels of rows with what the mean says of them; nan where either is constant."""
+        said = rows.X.dot(self.mean[:-1] if constant else self.mean)
+        weight = np.ones(len(said)) if rows.weight is None else rows.weight
+        said, wanted = (values - weight.dot(values) / weight.sum() for values in (said, rows.y))
+        lengths = float(weight.dot(said * said)) * float(weight.dot(wanted * wanted))
+        return float(weight.dot(said * wanted)) / float(np.sqrt(lengths)) if lengths > 0.0 else float("nan")
+
+    def after(self, summary: Summary) -> Prior:
+        """What is known of the task itself once its summary is: the prior of its next rows."""
+        return replace(
+            self,
+            mean=self.posterior(summary),
+            precision=self.precision + summary.parts()[0] / self.noise,
+            kind="given",
+        )
+
+
+@dataclass(frozen=True)
+class Shrunk:
+    """The most probable weights under a prior; a learner like the others.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from everspan.prior import Prior, Shrunk
+    >>> from everspan.tasks import Rows
+    >>> prior = Prior(mean=np.array([3.0, 0.0, 1.0]), precision=100.0 * np.eye(3))
+    >>> one_row = Rows(np.array([[1.0, 0.0]]), np.array([5.0]))
+    >>> fit = Shrunk(prior, regression=True).fit(one_row)
+    >>> fit.coef.round(2), round(fit.intercept, 2)
+    (array([3.01, 0.  ]), 1.01)
+    """
+
+    prior: Prior
+    regression: bool
+    fit_intercept: bool = True
+
+    def fit(self, rows: Rows) -> Fit:
+        Z = with_constant(rows.X, self.fit_intercept)
+        solution, unseen = self._numbers(Z, rows) if self.regression else self._signs(Z, rows)
+        noise = self.prior.noise if self.regression else 0.0
+        if self.fit_intercept:
+            return Fit(solution[:-1], float(solution[-1]), unseen, noise)
+        return Fit(solution, 0.0, unseen, noise)
+
+    def _numbers(self, Z: Array, rows: Rows) -> tuple[Array, Array]:
+        prior, weight = self.prior, np.ones(len(Z)) if rows.weight is None else rows.weight
+        inverse = np.linalg.inv((Z * weight[:, None]).T.dot(Z) / prior.noise + prior.precision)
+        solution = inverse.dot((weight * rows.y).dot(Z) / prior.noise + prior.precision.dot(prior.mean))
+        residuals = rows.y - Z.dot(solution)
+        leverage = np.add.reduce(Z.dot(inverse) * Z, 1) * np.minimum(weight, 1.0) / prior.noise
+        return solution, rows.y - residuals / np.maximum(1.0 - leverage, 1e-9)
+
+    def _signs(self, Z: Array, rows: Rows) -> tuple[Array, Array]:
+        """Newton steps, halved until they lower the loss; every row's score without it by one step more."""
+        prior = self.prior
+        solution, scores = prior.mean, Z.dot(prior.mean)
+        value = self._objective(scores, solution, rows)
+        for _ in range(100):
+            gradient, curvature = _pull_and_curvature(scores, rows)
+            hessian = (Z * curvature[:, None]).T.dot(Z) + prior.precision
+            step = np.linalg.solve(hessian, Z.T.dot(gradient) - prior.precision.dot(solution - prior.mean))
+            size, moved = 1.0, Z.dot(step)
+            while size > 1e-6:
+                lower = self._objective(scores + size * moved, solution + size * step, rows)
+                if lower <= value:
+                    break
+                size *= 0.5
+            else:
+                break
+            solution, scores, value = solution + size * step, scores + size * moved, lower
+            if size == 1.0 and float(np.abs(moved).max(initial=0.0)) < 1e-6:
+                break
+        gradient, curvature = _pull_and_curvature(scores, rows)
+        inverse = np.linalg.inv((Z * curvature[:, None]).T.dot(Z) + prior.precision)
+        leverage = np.add.reduce(Z.dot(inverse) * Z, 1)
+        own = np.ones(len(Z)) if rows.weight is None else np.minimum(1.0, 1.0 / rows.weight)  # one repetition's share
+        without = scores - own * gradient * leverage / (1.0 - np.minimum(own * curvature * leverage, 0.999))
+        return solution, without
+
+    def _objective(self, scores: Array, solution: Array, rows: Rows) -> float:
+        losses = np.logaddexp(0.0, -rows.y * scores)
+        away = solution - self.prior.mean
+        loss = np.add.reduce(losses) if rows.weight is None else rows.weight.dot(losses)
+        return float(loss + 0.5 * away.dot(self.prior.precision.dot(away)))
+
+
+def _pull_and_curvature(scores: Array, rows: Rows) -> tuple[Array, Array]:
+    """First and minus second derivative of every row's log-likelihood by its score."""
+    second = expit(scores)
+    pull, curvature = np.where(rows.y > 0.0, 1.0, 0.0) - second, second * (1.0 - second)
+    if rows.weight is None:
+        return pull, curvature
+    return rows.weight * pull, rows.weight * curvature
+
+
+def weak_prior(rows: Rows, constant: bool) -> Prior:
+    """As good as none: weights of about one for columns of unit size."""
+    squares = np.square(rows.X).mean(axis=0)
+    precision = np.where(squares > 0.0, squares, 1.0)
+    if constant:
+        precision = np.append(precision, 0.1)
+    return Prior(np.zeros(len(precision)), np.diag(precision))
+
+
+def foresees(correlations: Array) -> bool:
+    """Whether priors foresaw tasks surely (three standard errors) and to some use, by each task's correlation."""
+    if len(correlations) < 4:
+        return False
+    mean, error = float(correlations.mean()), float(correlations.std(ddof=1) / np.sqrt(len(correlations)))
+    return mean > max(3.0 * error, 0.05)
+
+
+# Learning it ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Tasks:
+    """The summaries of all tasks, stacked, in columns of unit size."""
+
+    grams: Array
+    moments: Array
+    squares: float
+    count: float
+    constant: bool
+    regression: bool
+
+    @property
+    def slopes(self) -> int:
+        return int(self.grams.shape[1]) - self.constant
+
+
+def learn_prior(summaries: Sequence[Summary], *, constant: bool, regression: bool) -> Prior | None:
+    """The prior under which the tasks' rows are most probable, less one for every variance it has to choose (AIC).
+
+    None where there are fewer than eight tasks.
+    """
+    if len(summaries) < FIRST:
+        return None
+    size = summaries[0].size
+    most = max(_FEWEST, int(_WORK / size**3))
+    chosen = np.unique(np.linspace(0, len(summaries) - 1, min(most, len(summaries))).round().astype(int))
+    parts = [summaries[i].parts() for i in chosen]
+    grams, moments = np.array([part[0] for part in parts]), np.array([part[1] for part in parts])
+    count = sum(part[3] for part in parts)
+    scale = np.sqrt(np.einsum("ijj->j", grams) / max(count, 1e-300))
+    scale[scale <= 1e-9 * scale.max(initial=0.0)] = 1.0
+    tasks = _Tasks(
+        grams / np.outer(scale, scale), moments / scale, sum(part[2] for part in parts), count, constant, regression
+    )
+    best = max(_candidates(tasks), key=lambda found: found[0])[1]
+    return replace(best, mean=best.mean / scale, precision=best.precision * np.outer(scale, scale))
+
+
+def _candidates(tasks: _Tasks) -> list[tuple[float, Prior]]:
+    found = []
+    for kind, choices in (("none", 0), ("one", 1), ("each", tasks.slopes)):
+        prior = _most_probable(tasks, kind)
+        found.append((_evidence(tasks, prior) - choices, prior))
+    if len(tasks.grams) >= tasks.slopes:
+        prior = _most_probable(tasks, "full", start=found[-1][1])
+        found.append((_evidence(tasks, prior) - tasks.slopes * (tasks.slopes + 1) // 2, prior))
+    return found
+
+
+def _most_probable(tasks: _Tasks, kind: str, start: Prior | None = None, rounds: int = 60) -> Prior:
+    """Expectation and maximisation in turn, variances by MacKay's quicker rule."""
+    m, size = len(tasks.grams), tasks.grams.shape[1]
+    prior = start or _pooled(tasks)
+    covariance = np.linalg.inv(prior.precision)
+    for _ in range(rounds):
+        spread = np.asarray(np.linalg.inv(tasks.grams / prior.noise + prior.precision), dtype=np.float64)
+        pull = tasks.moments / prior.noise + prior.precision.dot(prior.mean)
+        weights = np.matmul(spread, pull[:, :, None])[:, :, 0]
+        mean = weights.mean(axis=0)
+        away = weights - mean
+        noise = _noise(tasks, weights, spread) if tasks.regression else 1.0
+        if kind == "full":
+            new = (away.T.dot(away) + spread.sum(axis=0)) / m + _STILL * noise * np.eye(size)
+        else:
+            known = np.maximum(m - np.einsum("ijj->j", spread) / np.diag(covariance), 1e-3)  # well-determined effects
+            squares, slopes = np.square(away).sum(axis=0), slice(0, tasks.slopes)
+            variances = squares / known
+            if kind == "one":
+                variances[slopes] = squares[slopes].sum() / known[slopes].sum()
+            elif kind == "none":
+                variances[slopes] = 0.0
+            new = np.diag(np.clip(variances, _STILL * noise, 10.0 * np.diag(covariance)))
+        settled = np.abs(new - covariance).max() <= 1e-3 * np.abs(covariance).max()
+        covariance, prior = new, Prior(mean, np.linalg.inv(new), noise, kind)
+        if settled:
+            break
+    return prior
+
+
+def _pooled(tasks: _Tasks) -> Prior:
+    """One predictor for all tasks, and some freedom around it: where the search starts."""
+    size = tasks.grams.shape[1]
+    gram, moment = tasks.grams.sum(axis=0), tasks.moments.sum(axis=0)
+    mean = np.linalg.solve(gram + 1e-3 * np.trace(gram) / size * np.eye(size), moment)
+    left = (tasks.squares - 2.0 * mean.dot(moment) + mean.dot(gram).dot(mean)) / max(tasks.count, 1e-300)
+    noise = max(left, 1e-9 * tasks.squares / max(tasks.count, 1e-300), 1e-300) if tasks.regression else 1.0
+    variances = np.full(size, 0.02 * noise)
+    variances[tasks.slopes :] = 0.1 * noise
+    return Prior(mean, np.diag(1.0 / variances), noise)
+
+
+def _noise(tasks: _Tasks, weights: Array, spread: Array) -> float:
+    explained = 2.0 * np.vdot(weights, tasks.moments) - np.vdot(
+        weights, np.matmul(tasks.grams, weights[:, :, None])[:, :, 0]
+    )
+    left = tasks.squares - explained + np.vdot(tasks.grams, spread)
+    return float(max(left, 1e-9 * tasks.squares, 1e-300) / tasks.count)
+
+
+def _evidence(tasks: _Tasks, prior: Prior) -> float:
+    """The log-probability of all rows, up to what does not depend on the prior."""
+    precision = tasks.grams / prior.noise + prior.precision
+    pull = (tasks.moments - tasks.grams.dot(prior.mean)) / prior.noise
+    gained = np.vdot(pull, np.linalg.solve(precision, pull[:, :, None])[:, :, 0])
+    mean, moment = prior.mean, tasks.moments.sum(axis=0)
+    left = (tasks.squares - 2.0 * mean.dot(moment) + mean.dot(tasks.grams.sum(axis=0)).dot(mean)) / prior.noise
+    room = np.linalg.slogdet(precision)[1].sum() - len(tasks.grams) * np.linalg.slogdet(prior.precision)[1]
+    numbers = tasks.count * np.log(prior.noise) if tasks.regression else 0.0
+    return float(-0.5 * (numbers + room + left - gained))

@@ -1,0 +1,320 @@
+"""Few rows, many tasks: the prior in the stream, more rows for a task, drift, and classes that count differently."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.linear_model import Ridge
+from sklearn.metrics import log_loss, roc_auc_score
+
+from everspan import LifelongClassifier, LifelongRegressor
+from everspan.estimators import DriftWarning
+from everspan.prior import is_mark
+from everspan.scenarios import LinearStream
+
+D = 6
+
+
+def shops(tasks=40, rows=10, seed=0, halfspace=False, spread=0.3, noise=1.0):
+    """Tasks around a common direction, each with a constant of its own: (name, X, y, weights)."""
+    rng = np.random.default_rng(seed)
+    common = np.array([1.5, -1.0, 0.5, 0.0, 0.0, 0.0])
+    found = []
+    for i in range(tasks):
+        weights, constant = common + spread * rng.standard_normal(D), 2.0 * rng.standard_normal()
+        X = rng.standard_normal((rows, D))
+        y = X @ weights + constant + noise * rng.standard_normal(rows)
+        found.append((f"shop {i}", X, (y > 0.0).astype(int) if halfspace else y, (weights, constant)))
+    return found
+
+
+def learned(kind, stream, **parameters):
+    model = kind(**parameters)
+    for name, X, y, _ in stream:
+        model.learn_task(X, y, task=name)
+    return model
+
+
+def error_of(model, stream):
+    """Mean squared error of the predictor against the truth, over tasks."""
+    fresh = np.random.default_rng(99).standard_normal((200, D))
+    return np.mean([np.mean((model.predict(fresh, task=n) - fresh @ w - c) ** 2) for n, _, _, (w, c) in stream])
+
+
+def test_tasks_of_ten_noisy_rows_are_better_together_than_alone():
+    stream = shops()
+    together, apart = (error_of(learned(LifelongRegressor, stream, prior=p), stream) for p in ("learned", None))
+    fresh = np.random.default_rng(99).standard_normal((200, D))
+    alone = np.mean([np.mean((Ridge(1.0).fit(X, y).predict(fresh) - fresh @ w - c) ** 2) for _, X, y, (w, c) in stream])
+    assert together < 0.5 * apart
+    assert together < 0.5 * alone
+
+
+def test_the_first_tasks_gain_from_the_later_ones():
+    stream = shops()
+    early = learned(LifelongRegressor, stream[:9])
+    late = learned(LifelongRegressor, stream)
+    assert error_of(late, stream[:8]) < 0.6 * error_of(early, stream[:8])
+
+
+def test_the_prior_changes_at_fixed_counts_only():
+    model, seen = LifelongRegressor(), []
+    for count, (name, X, y, _) in enumerate(shops(35), start=1):
+        before = getattr(model, "prior_", None)
+        model.learn_task(X, y, task=name)
+        if model.prior_ is not before:
+            seen.append(count)
+    assert seen
+    assert all(is_mark(count) for count in seen)
+
+
+def test_a_table_at_once_is_one_task_after_another():
+    stream = shops(20)
+    one = learned(LifelongRegressor, stream)
+    X, y = (np.concatenate([part[i] for part in stream]) for i in (1, 2))
+    tasks = np.repeat([name for name, *_ in stream], 10)
+    table = LifelongRegressor().fit(X, y, tasks=tasks)
+    assert np.array_equal(one.predict(X, tasks=tasks), table.predict(X, tasks=tasks))
+    assert list(one.history_) == list(table.history_)
+
+
+def test_another_order_of_tasks_changes_little():
+    stream = shops(40)
+    there, back = learned(LifelongRegressor, stream), learned(LifelongRegressor, stream[::-1])
+    fresh = np.random.default_rng(5).standard_normal((50, D))
+    differences = [there.predict(fresh, task=n) - back.predict(fresh, task=n) for n, *_ in stream]
+    truths = [fresh @ w + c for *_, (w, c) in stream]
+    assert np.sqrt(np.mean(np.square(differences))) < 0.1 * np.std(truths)
+
+
+def test_streams_that_features_serve_learn_no_prior():
+    model = LifelongClassifier()
+    for name, X, y in LinearStream(d=20, k=2, tasks=30, rows=400, seed=1):
+        model.learn_task(X, y, task=name)
+    assert model.prior_ is None
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+@pytest.mark.parametrize("halfspace", [False, True])
+def test_a_task_of_a_row_or_two_leans_on_the_others(rows, halfspace):
+    stream = shops(40, halfspace=halfspace)
+    model = learned(LifelongClassifier if halfspace else LifelongRegressor, stream)
+    fresh = np.random.default_rng(1).standard_normal((300, D))
+    common = fresh @ [1.5, -1.0, 0.5, 0.0, 0.0, 0.0]
+    X = np.zeros((rows, D))
+    event = model.learn_task(X, np.array([0, 1][:rows]) if halfspace else np.full(rows, 1.0), task="new")
+    assert event.action == "reused"
+    scores = model.decision_function(fresh, task="new") if halfspace else model.predict(fresh, task="new")
+    assert np.corrcoef(scores, common)[0, 1] > 0.9
+
+
+def test_a_task_of_one_class_is_one_of_the_others_two():
+    stream = shops(40, rows=20, halfspace=True)
+    model = learned(LifelongClassifier, stream)
+    X = np.random.default_rng(2).standard_normal((6, D))
+    model.learn_task(X, np.zeros(6, dtype=int), task="closed")
+    chances = model.predict_proba(np.vstack([[3.0, -3.0, 1.0, 0, 0, 0], [-3.0, 3.0, -1.0, 0, 0, 0]]), task="closed")
+    assert chances.shape == (2, 2)
+    assert chances[0, 1] > chances[1, 1]
+    assert (model.predict(X, task="closed") == 0).mean() >= 0.5
+
+
+def test_unseen_tasks_are_predicted_from_the_prior_where_asked():
+    model = learned(LifelongRegressor, shops(), unseen_tasks="prior")
+    fresh = np.eye(D)
+    np.testing.assert_allclose(
+        model.predict(fresh, task="never seen") - model.predict(np.zeros((1, D)), task="never seen"),
+        [1.5, -1.0, 0.5, 0.0, 0.0, 0.0],
+        atol=0.25,
+    )
+    with pytest.raises(ValueError, match="not been learned"):
+        model.set_params(unseen_tasks="error").predict(fresh, task="never seen")
+
+
+# More rows ------------------------------------------------------------------------------------------------------------
+
+
+def halves(model, X, y, task):
+    half = len(y) // 2
+    first = model.learn_task(X[:half], y[:half], task=task)
+    second = model.learn_task(X[half:], y[half:], task=task)
+    return first, second
+
+
+@pytest.mark.parametrize("kind", [LifelongRegressor, LifelongClassifier])
+def test_two_halves_come_near_the_whole_where_tasks_share_a_prior(kind):
+    stream = shops(60, rows=40, halfspace=kind is LifelongClassifier)
+    fresh = np.random.default_rng(7).standard_normal((300, D))
+    whole = learned(kind, stream)
+    model = learned(kind, stream[:-1])
+    name, X, y, _ = stream[-1]
+    halves(model, X, y, name)
+    only = learned(kind, [*stream[:-1], (name, X[:20], y[:20], None)])
+    score = "predict" if kind is LifelongRegressor else "decision_function"
+    scores = [getattr(m, score)(fresh, task=name) for m in (whole, model, only)]
+    assert np.linalg.norm(scores[1] - scores[0]) < 0.3 * np.linalg.norm(scores[2] - scores[0])
+    assert model.history_[-1].labels_used == 40
+    assert len(model.history_) == 60
+
+
+@pytest.mark.parametrize("regression", [True, False])
+def test_two_halves_come_near_the_whole_on_features(regression):
+    stream = LinearStream(
+        d=20,
+        k=2,
+        tasks=12,
+        rows=300,
+        seed=3,
+        kind="regression" if regression else "classification",
+        noise=0.1 if regression else 0.0,
+    )
+    kind = LifelongRegressor if regression else LifelongClassifier
+    model, whole = kind(epsilon=0.05), kind(epsilon=0.05)
+    for name, X, y in stream[:-1]:
+        model.learn_task(X, y, task=name)
+        whole.learn_task(X, y, task=name)
+    name, X, y = stream[11]
+    whole.learn_task(X[:60], y[:60], task=name)
+    first, second = halves(model, X[:60], y[:60], name)
+    assert (first.action, second.action, second.labels_used) == ("reused", "updated", 60)
+    test = stream.test(11, 4000)
+    if regression:
+        np.testing.assert_allclose(model.predict(test.X, task=name), whole.predict(test.X, task=name), atol=0.05)
+    else:
+        agree = np.mean(model.predict(test.X, task=name) == whole.predict(test.X, task=name))
+        assert agree > 0.97
+    assert str(second).startswith(f"{name}: updated, error")
+
+
+def test_a_task_that_grew_learns_from_more_rows():
+    rng = np.random.default_rng(0)
+    truth = rng.standard_normal(30)
+    X = rng.standard_normal((400, 30))
+    y = X @ truth + 0.5 * rng.standard_normal(400)
+    model = LifelongRegressor(epsilon=0.05)
+    assert model.learn_task(X[:60], y[:60], task="a").action == "grew"
+    before = np.linalg.norm(model.linear_predictor(task="a")[0][0] - truth)
+    assert model.learn_task(X[60:], y[60:], task="a").action == "updated"
+    after = np.linalg.norm(model.linear_predictor(task="a")[0][0] - truth)
+    assert after < 0.5 * before
+
+
+def test_more_columns_than_a_prior_takes_still_learn_from_more_rows():
+    rng = np.random.default_rng(0)
+    truth = rng.standard_normal(120)
+    X = rng.standard_normal((900, 120))
+    y = 5.0 + X @ truth + rng.standard_normal(900)
+    model = LifelongRegressor()
+    model.learn_task(X[:300], y[:300], task="a")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DriftWarning)
+        event = model.learn_task(X[300:], y[300:] + 2.0, task="a")
+    assert event.action == "updated"
+    assert np.mean(model.predict(X, task="a") - X @ truth) == pytest.approx(5.0 + 2.0 * 600 / 900, abs=0.4)
+
+
+def test_several_classes_learn_from_more_rows_and_others_are_refused():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((600, 2))
+    y = np.array(["a", "b", "c"])[(X @ np.array([[2.0, -1, -1], [0.0, 2, -2]])).argmax(axis=1)]
+    model = LifelongClassifier()
+    model.learn_task(X[:60], y[:60], task=1)
+    model.learn_task(X[60:300], y[60:300], task=1)
+    assert model.score(X[300:], y[300:], task=1) > 0.9
+    before = model.decision_function(X, task=1)
+    with pytest.raises(ValueError, match="classes a, b, c, and the new rows bring others"):
+        model.learn_task(X[:5], np.array(["a", "b", "z", "a", "b"]), task=1)
+    assert np.array_equal(model.decision_function(X, task=1), before)
+
+
+def test_a_second_class_joins_the_first():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 3))
+    for low in (True, False):
+        model = LifelongClassifier()
+        y = np.where((X[:, 0] > 0) == low, "yes", "no")
+        only = y == ("no" if low else "yes")
+        model.learn_task(X[only][:30], y[only][:30], task="t")
+        with pytest.warns(DriftWarning):
+            model.learn_task(X, y, task="t")
+        assert model.score(X, y, task="t") > 0.9
+
+
+@pytest.mark.parametrize("kind", [LifelongRegressor, LifelongClassifier])
+def test_drift_is_noticed_and_said_and_chance_is_not_taken_for_it(kind):
+    stream = shops(60, rows=60, halfspace=kind is LifelongClassifier, seed=3)
+    rng = np.random.default_rng(4)
+    model = learned(kind, stream)
+    false = 0
+    for name, _, _, (weights, constant) in stream[:40]:
+        X = rng.standard_normal((40, D))
+        y = X @ weights + constant + rng.standard_normal(40)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            event = model.learn_task(X, y if kind is LifelongRegressor else (y > 0).astype(int), task=name)
+        false += event.drift is not None
+        assert (event.drift is None) == (not said)
+    assert false <= 1
+    for name, _, _, (weights, constant) in stream[40:]:
+        X = rng.standard_normal((40, D))
+        y = -3.0 * (X @ weights) - constant + rng.standard_normal(40)
+        with pytest.warns(DriftWarning, match="seems to have changed"):
+            event = model.learn_task(X, y if kind is LifelongRegressor else (y > 0).astype(int), task=name)
+        assert event.drift > 0.3
+        assert "it seems to have changed" in str(event)
+
+
+def test_a_task_forgotten_leaves_the_prior_too():
+    stream = shops(20)
+    outlier = ("odd", stream[0][1], 1e4 + 1e4 * np.random.default_rng(0).standard_normal(10), None)
+    model = learned(LifelongRegressor, [*stream[:15], outlier])
+    assert abs(model.prior_.mean[-1]) > 100.0
+    model.forget("odd")
+    assert abs(model.prior_.mean[-1]) < 5.0
+
+
+# Classes that are rare, and chances -----------------------------------------------------------------------------------
+
+
+def rare(tasks=40, rows=150, seed=0):
+    rng = np.random.default_rng(seed)
+    for i in range(tasks):
+        weights = np.array([1.2, -0.8, 0, 0, 0, 0]) + 0.3 * rng.standard_normal(D)
+        X = rng.standard_normal((2000 + rows, D))
+        y = (rng.random(2000 + rows) < 1.0 / (1.0 + np.exp(3.5 - X @ weights))).astype(int)
+        yield i, X[:rows], y[:rows], X[rows:], y[rows:]
+
+
+def test_chances_of_rare_classes_are_calibrated_and_rank_well():
+    model, stream = LifelongClassifier(), list(rare())
+    for i, X, y, _, _ in stream:
+        model.learn_task(X, y, task=i)
+    chances = [model.predict_proba(X, task=i)[:, 1] for i, _, _, X, _ in stream]
+    truth = [y for *_, y in stream]
+    assert np.mean([roc_auc_score(y, p) for y, p in zip(truth, chances, strict=True)]) > 0.8
+    p, y = np.concatenate(chances), np.concatenate(truth)
+    base = log_loss(y, np.full(len(y), y.mean()))
+    assert log_loss(y, p) < 0.9 * base
+    order = np.argsort(p)
+    for part in np.array_split(order, 10):
+        assert p[part].mean() == pytest.approx(y[part].mean(), abs=0.25 * y[part].mean() + 0.01)
+
+
+def test_class_weight_moves_the_boundary():
+    (_, X, y, more, labels) = next(iter(rare(1, rows=1500)))
+    found = {}
+    for weight in (None, "balanced", {0: 1.0, 1: 10.0}):
+        model = LifelongClassifier(class_weight=weight, learner="logistic").fit(X, y)
+        guesses = model.predict(more)
+        found[str(weight)] = guesses[labels == 1].mean()
+    assert found["None"] < 0.4 < 0.6 < found["balanced"]
+    assert found["None"] < found["{0: 1.0, 1: 10.0}"]
+
+
+@pytest.mark.parametrize(("weight", "message"), [("even", "balanced"), ({0: -1.0}, "not negative")])
+def test_bad_class_weights_are_refused(weight, message):
+    X = np.eye(4)
+    with pytest.raises(ValueError, match=message):
+        LifelongClassifier(class_weight=weight).fit(X, [0, 1, 0, 1])

@@ -1,0 +1,196 @@
+"""The prior: what a task is drawn to, against scikit-learn, refits, and planted truths."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import BayesianRidge, LogisticRegression, Ridge
+
+from everspan.prior import Prior, Shrunk, Summary, foresees, is_mark, learn_prior, weak_prior, with_constant
+from everspan.tasks import Rows
+
+
+def rows_of(seed, n=30, d=4, halfspace=False, weighted=False):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)) + rng.standard_normal(d)
+    y = X @ rng.standard_normal(d) + 1.0 + rng.standard_normal(n)
+    weight = rng.integers(1, 4, n).astype(float) if weighted else None
+    return Rows(X, np.where(y > 0.0, 1.0, -1.0) if halfspace else y, weight)
+
+
+def some_prior(seed, size, noise=1.0):
+    rng = np.random.default_rng(seed)
+    root = rng.standard_normal((size, size))
+    return Prior(rng.standard_normal(size), root @ root.T + 0.1 * np.eye(size), noise)
+
+
+@given(st.integers(0, 10**6), st.integers(1, 40), st.booleans(), st.booleans())
+def test_summaries_of_parts_add_up_to_that_of_the_whole(seed, n, constant, weighted):
+    rows = rows_of(seed, n, weighted=weighted)
+    first = np.random.default_rng(seed).random(n) < 0.5
+    parts = [Summary.of_numbers(rows.part(chosen), constant) for chosen in (first, ~first)]
+    whole = Summary.of_numbers(rows, constant)
+    np.testing.assert_allclose((parts[0] + parts[1]).packed, whole.packed, atol=1e-9)
+    gram, moment, square, count = whole.parts()
+    Z, weight = with_constant(rows.X, constant), np.ones(n) if rows.weight is None else rows.weight
+    assert whole.size == Z.shape[1]
+    np.testing.assert_allclose(gram, Z.T @ (weight[:, None] * Z), atol=1e-9)
+    np.testing.assert_allclose(moment, Z.T @ (weight * rows.y), atol=1e-9)
+    assert (square, count) == pytest.approx((weight @ rows.y**2, weight.sum()))
+    mirror = whole.mirrored().parts()
+    np.testing.assert_array_equal(mirror[0], gram)
+    np.testing.assert_array_equal(mirror[1], -moment)
+
+
+def test_an_even_prior_around_nought_is_ridge_regression():
+    rows = rows_of(0)
+    prior = Prior(np.zeros(4), 3.0 * np.eye(4))
+    fit = Shrunk(prior, regression=True, fit_intercept=False).fit(rows)
+    np.testing.assert_allclose(fit.coef, Ridge(3.0, fit_intercept=False).fit(rows.X, rows.y).coef_)
+
+
+def test_an_even_prior_around_nought_is_penalised_logistic_regression():
+    rows = rows_of(1, 200, halfspace=True)
+    prior = Prior(np.zeros(5), np.diag([2.0] * 4 + [1e-9]))
+    fit = Shrunk(prior, regression=False).fit(rows)
+    theirs = LogisticRegression(C=0.5, tol=1e-10, max_iter=10_000).fit(rows.X, rows.y)
+    np.testing.assert_allclose(fit.coef, theirs.coef_[0], atol=1e-5)
+    assert fit.intercept == pytest.approx(theirs.intercept_[0], abs=1e-4)
+
+
+@given(st.integers(0, 10**6), st.integers(2, 25), st.booleans())
+@settings(max_examples=30)
+def test_rows_left_out_are_left_out(seed, n, weighted):
+    rows, prior = rows_of(seed, n, weighted=weighted), some_prior(seed, 5, noise=0.7)
+    learner = Shrunk(prior, regression=True)
+    unseen = learner.fit(rows).unseen
+    for i in range(n):
+        left = np.ones(n) if rows.weight is None else rows.weight.copy()
+        left[i] -= 1.0
+        kept = left > 0.0
+        without = learner.fit(Rows(rows.X[kept], rows.y[kept], left[kept]))
+        assert unseen[i] == pytest.approx(float(without.scores(rows.X[i : i + 1])[0]), abs=1e-6)
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=20)
+def test_rows_left_out_of_a_halfspace_are_nearly_left_out(seed):
+    rows, prior = rows_of(seed, 40, halfspace=True), some_prior(seed, 5)
+    learner = Shrunk(prior, regression=False)
+    unseen, kept = learner.fit(rows).unseen, np.arange(40)
+    exact = [float(learner.fit(rows.part(kept != i)).scores(rows.X[i : i + 1])[0]) for i in range(40)]
+    assert np.abs(unseen - exact).max() < 0.1 * (1.0 + np.abs(exact).max())
+
+
+@given(st.integers(0, 10**6), st.booleans())
+@settings(max_examples=30)
+def test_a_posterior_is_the_fit_and_two_steps_are_one(seed, weighted):
+    rows, prior = rows_of(seed, weighted=weighted), some_prior(seed, 5, noise=0.5)
+    first = np.arange(30) < 13
+    halves = [Summary.of_numbers(rows.part(chosen), True) for chosen in (first, ~first)]
+    whole = prior.posterior(halves[0] + halves[1])
+    fit = Shrunk(prior, regression=True).fit(rows)
+    np.testing.assert_allclose(whole, np.append(fit.coef, fit.intercept), atol=1e-7)
+    np.testing.assert_allclose(prior.after(halves[0]).posterior(halves[1]), whole, atol=1e-7)
+
+
+def test_a_halfspaces_summary_gives_its_weights_back():
+    rows, prior = rows_of(3, 60, halfspace=True), some_prior(3, 5)
+    fit = Shrunk(prior, regression=False).fit(rows)
+    weights = np.append(fit.coef, fit.intercept)
+    np.testing.assert_allclose(prior.posterior(Summary.of_signs(rows, True, weights)), weights, atol=1e-4)
+
+
+@pytest.mark.parametrize("labels", [np.ones(5), -np.ones(5), np.array([1.0])])
+def test_one_class_and_one_row_have_finite_weights(labels):
+    rows = Rows(np.random.default_rng(0).standard_normal((len(labels), 3)), labels)
+    for prior in (weak_prior(rows, True), some_prior(0, 4)):
+        fit = Shrunk(prior, regression=False).fit(rows)
+        assert np.isfinite(fit.coef).all()
+        assert np.isfinite(fit.unseen).all()
+
+
+def planted(kind, seed=0, tasks=200, n=20, d=6, noise=0.5):
+    rng = np.random.default_rng(seed)
+    mean, deviations = rng.standard_normal(d), np.zeros(d)
+    if kind == "one":
+        deviations[:] = 0.7
+    if kind == "each":
+        deviations[:2] = 1.5
+    directions = np.linalg.qr(rng.standard_normal((d, 2)))[0] if kind == "full" else None
+    found = []
+    for _ in range(tasks):
+        weights = mean + deviations * rng.standard_normal(d)
+        if directions is not None:
+            weights = weights + directions @ (2.0 * rng.standard_normal(2))
+        X = rng.standard_normal((n, d))
+        y = X @ weights + 3.0 + 2.0 * rng.standard_normal() + noise * rng.standard_normal(n)
+        found.append(Summary.of_numbers(Rows(X, y), True))
+    return found, mean
+
+
+@pytest.mark.parametrize("kind", ["none", "one", "each", "full"])
+def test_what_was_planted_is_found(kind):
+    summaries, mean = planted(kind)
+    prior = learn_prior(summaries, constant=True, regression=True)
+    covariance = np.linalg.inv(prior.precision)
+    if kind == "none":  # one time in twelve AIC gives slopes a variance, of nearly nought
+        assert np.diag(covariance)[:-1].max() < 0.01
+    else:
+        assert prior.kind == kind
+    assert prior.noise == pytest.approx(0.25, rel=0.1)
+    np.testing.assert_allclose(prior.mean[:-1], mean, atol=0.35)
+    assert prior.mean[-1] == pytest.approx(3.0, abs=0.4)
+    assert covariance[-1, -1] == pytest.approx(4.0, rel=0.3)
+    if kind == "one":
+        np.testing.assert_allclose(np.diag(covariance)[:-1], 0.49, rtol=0.25)
+    if kind == "each":
+        np.testing.assert_allclose(np.diag(covariance)[:2], 2.25, rtol=0.35)
+        assert np.diag(covariance)[2:-1].max() < 0.05
+
+
+def test_columns_of_any_scale_are_the_same_to_it():
+    summaries, _ = planted("each")
+    scale = np.array([1e-4, 10.0, 1.0, 1e3, 5.0, 0.1, 1.0])
+
+    def stretched(summary):
+        gram, moment, square, count = summary.parts()
+        return Summary.of(gram * np.outer(scale, scale), moment * scale, square, count)
+
+    plain = learn_prior(summaries, constant=True, regression=True)
+    other = learn_prior([stretched(s) for s in summaries], constant=True, regression=True)
+    np.testing.assert_allclose(other.mean * scale, plain.mean, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        other.posterior(stretched(summaries[0])) * scale, plain.posterior(summaries[0]), rtol=1e-4
+    )
+
+
+def test_one_variance_agrees_with_scikit_learns_evidence():
+    """With no mean and no constant, one task's evidence is that of BayesianRidge."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 40))
+    y = X @ (0.5 * rng.standard_normal(40)) + rng.standard_normal(400)
+    theirs = BayesianRidge(fit_intercept=False, alpha_1=0, alpha_2=0, lambda_1=0, lambda_2=0, tol=1e-8).fit(X, y)
+    prior = Prior(np.zeros(40), theirs.lambda_ * np.eye(40), 1.0 / theirs.alpha_)
+    np.testing.assert_allclose(prior.posterior(Summary.of_numbers(Rows(X, y), False)), theirs.coef_, atol=1e-4)
+
+
+def test_fewer_than_eight_tasks_make_no_prior():
+    assert learn_prior(planted("one", tasks=7)[0], constant=True, regression=True) is None
+
+
+def test_marks_are_fixed_and_hold_the_powers_of_two():
+    marks = [n for n in range(5000) if is_mark(n)]
+    assert marks[:9] == [8, 10, 12, 14, 16, 20, 24, 28, 32]
+    assert {8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096} <= set(marks)
+    assert [mark for mark in marks if mark > 1000] == [1024, 2048, 4096]
+
+
+def test_a_prior_that_says_nothing_is_not_trusted():
+    rng = np.random.default_rng(0)
+    trusted = [foresees(rng.normal(0.0, 0.1, n)) for n in np.repeat([4, 10, 50, 1000], 200)]
+    assert np.mean(trusted) < 0.03
+    assert foresees(rng.normal(0.4, 0.2, 20))
+    assert not foresees(np.full(3, 0.9))
