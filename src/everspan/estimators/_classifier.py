@@ -25,7 +25,15 @@ from ..tasks import Array, LabelSource, Rows, Table, TaskEvent
 from ._base import distinct_mean
 from ._labels import HalfspaceLabels
 from ._stream import TaskStream
-from ._tables import checked_classes, checked_weight, kind_of, rows_of_tasks, weighed_by_class, without_weightless
+from ._tables import (
+    checked_classes,
+    checked_weight,
+    kind_of,
+    left_over,
+    rows_of_tasks,
+    weighed_by_class,
+    without_weightless,
+)
 
 _RISK = 1e-3  # of taking chance for a change
 
@@ -364,8 +372,11 @@ class LifelongClassifier(ClassifierMixin, TaskStream):  # type: ignore[misc]
             return [(slice(None), *self._scores(lifted, task, rules))]
         if task is not None:
             raise ValueError("give either task, for all rows, or tasks, one a row")
-        groups = rows_of_tasks(tasks, len(rows))
-        return [(chosen, *self._scores(lifted[chosen], name, rules)) for name, chosen in groups.items()]
+        names, places, known, plain, scores = self._at_once(lifted, tasks)
+        sets = np.array(self._label_set_of)[known[places[plain]]] if len(plain) else np.zeros(0, dtype=np.intp)
+        parts = [(plain[sets == code], scores[sets == code, None], self._label_sets[code]) for code in np.unique(sets)]
+        rest = left_over(names, places, plain)
+        return [*parts, *((chosen, *self._scores(lifted[chosen], name, rules)) for name, chosen in rest)]
 
     def predict(self, X: Any, *, task: Hashable = None, tasks: Any = None) -> Any:
         """Labels of rows of one ``task``, or of a task a row (``tasks``)."""

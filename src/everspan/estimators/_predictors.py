@@ -6,6 +6,7 @@ from array import array
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..prior import Summary
 from ..representation import Representation
@@ -204,6 +205,24 @@ class Predictors:
         kept.bases = [basis if used else None for basis, used in zip(kept.bases, kept._used, strict=True)]
         return kept, lost
 
+    def on_newest(self, positions: NDArray[np.intp]) -> tuple[NDArray[np.bool_], Array, Array]:
+        """Of tasks: which have one predictor on the newest version and no doubt, those ones' weights and constants."""
+        ends = np.array(self._task_ends, dtype=np.intp)
+        if not len(ends):
+            return np.zeros(len(positions), dtype=bool), np.zeros((0, 0)), np.zeros(0)
+        last, first = ends[positions] - 1, np.where(positions > 0, ends[positions - 1], 0)
+        plain = (last == first) & (positions >= 0)
+        versions, doubts = np.array(self._versions), np.array(self._doubts)
+        plain &= (versions[last] == self.version) & (doubts[last] == 0)
+        if self._updates:
+            plain &= ~np.isin(last, np.fromiter(self._updates, dtype=np.intp, count=len(self._updates)))
+        chosen, newest = last[plain], self.bases[-1]
+        assert newest is not None
+        width = newest.shape[1]
+        starts = np.array(self._ends)[chosen] - width
+        coefficients = np.array(self._coefficients)[starts[:, None] + np.arange(width)]
+        return plain, coefficients, np.array(self._intercepts)[chosen]
+
     def original(self, index: int, representation: Representation) -> Array:
         """The direction that was learned for the task."""
         own = self.at(index)
@@ -229,7 +248,7 @@ class Predictors:
         """
         own, direction = self.at(index), self.original(index, representation)
         intercept = own.intercept
-        if spread is None or not representation.dimension or own.version == -2:
+        if spread is None or not representation.dimension or own.version in (-2, self.version):
             return direction, intercept
         coordinates = representation.basis.T.dot(direction)
         length, left = float(np.linalg.norm(direction)), float(np.linalg.norm(coordinates))

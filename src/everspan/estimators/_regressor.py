@@ -19,7 +19,7 @@ from ..tasks import Array, LabelSource, Rows, Table, TaskEvent
 from ._base import distinct_mean
 from ._labels import RegressionLabels
 from ._stream import TaskStream
-from ._tables import checked_weight, rows_of_tasks, without_weightless
+from ._tables import checked_weight, left_over, rows_of_tasks, without_weightless
 
 _RISK = 1e-3  # of taking chance for a change
 
@@ -132,7 +132,9 @@ class LifelongRegressor(RegressorMixin, TaskStream):  # type: ignore[misc]
         if task is not None:
             raise ValueError("give either task, for all rows, or tasks, one a row")
         predictions = np.empty(len(rows))
-        for name, chosen in rows_of_tasks(tasks, len(rows)).items():
+        names, places, _, plain, scores = self._at_once(lifted, tasks)
+        predictions[plain] = scores
+        for name, chosen in left_over(names, places, plain):
             predictions[chosen] = self._predictions(lifted[chosen], name, rules)
         return predictions
 

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from ..checks import LeaveOneOut
@@ -24,9 +25,10 @@ from ..threads import one_thread
 from ._base import DriftWarning, LifelongEstimator, checked_choice
 from ._labels import Demand
 from ._predictors import Kept
-from ._tables import checked_weight, rows_of_tasks
+from ._tables import checked_weight, distinct_tasks, rows_of_tasks
 from ._updates import Standing, Updated, known_of
 
+_ROWS = 1 << 16  # of which scores are found at once
 _EARLY = 64  # tasks after which only doubtful ones are kept in columns, unless most are
 
 
@@ -399,6 +401,26 @@ class TaskStream(LifelongEstimator):
         weights = np.array([direction for direction, _ in reads])
         intercepts = np.array([intercept for _, intercept in reads])
         return weights, intercepts - weights @ origin if self.fit_intercept else intercepts
+
+    def _at_once(self, X: Array, tasks: Any) -> tuple[list[Hashable], NDArray[np.intp], NDArray[np.intp], Any, Array]:
+        """The scores of rows whose tasks stand on the features there are now, whatever the number of tasks.
+
+        Returns the names, the place of every row's among them, the tasks' positions, and of these rows: which they are,
+        and their scores.
+        """
+        names, places = distinct_tasks(tasks, len(X))
+        known = np.array([self._places.get(name, -1) for name in names], dtype=np.intp)
+        plain, coefficients, intercepts = self.predictors_.on_newest(known)
+        chosen, basis = plain[places], self.predictors_.bases[-1]
+        assert basis is not None
+        among = np.cumsum(plain) - 1
+        scores = np.empty(int(chosen.sum()))
+        rows, own = np.flatnonzero(chosen), among[places[chosen]]
+        for first in range(0, len(rows), _ROWS):
+            part = slice(first, first + _ROWS)
+            Z = X[rows[part], : len(basis)].dot(basis)
+            scores[part] = np.einsum("ij,ij->i", Z, coefficients[own[part]]) + intercepts[own[part]]
+        return names, places, known, rows, scores
 
     def _unknown(self, task: Hashable) -> bool:
         named = task is not None or len(self._places) != 1

@@ -40,6 +40,32 @@ def rows_of_tasks(tasks: Any, n: int) -> dict[Hashable, NDArray[np.intp]]:
     return {name: order[starts[i] : starts[i + 1]] for i, name in enumerate(codes)}
 
 
+def distinct_tasks(tasks: Any, n: int) -> tuple[list[Hashable], NDArray[np.intp]]:
+    """The names in a column, each once, and the place of every row's among them."""
+    if isinstance(tasks, np.ndarray) and tasks.ndim == 1 and len(tasks) == n and tasks.dtype.kind in "iuSU":
+        names, places = np.unique(tasks, return_inverse=True)
+        return names.tolist(), places
+    groups = rows_of_tasks(tasks, n)
+    places = np.empty(n, dtype=np.intp)
+    for place, rows in enumerate(groups.values()):
+        places[rows] = place
+    return list(groups), places
+
+
+def left_over(
+    names: list[Hashable], places: NDArray[np.intp], done: NDArray[np.intp]
+) -> list[tuple[Hashable, NDArray[np.intp]]]:
+    """The rows that are not done, by task."""
+    left = np.ones(len(places), dtype=bool)
+    left[done] = False
+    rows = np.flatnonzero(left)
+    rows = rows[np.argsort(places[rows], kind="stable")]
+    codes, starts = np.unique(places[rows], return_index=True)
+    return (
+        [(names[code], part) for code, part in zip(codes, np.split(rows, starts[1:]), strict=True)] if len(rows) else []
+    )
+
+
 def checked_classes(y: Any, n: int) -> Any:
     """Labels of n rows, none missing, none a fraction."""
     if y is None:
