@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, Protocol
 
 import numpy as np
@@ -13,6 +14,7 @@ from scipy.special import betaincinv, chdtri, stdtrit
 
 from .tasks import Array, Rows
 
+_LUCK = 1e-3  # one time in a thousand
 LossName = Literal["error", "log_loss", "auc", "squared_error"]
 
 
@@ -165,6 +167,7 @@ def clopper_pearson(wrong: int, n: int, risk: float) -> tuple[float, float]:
     return low, _clopper_pearson_upper(wrong, n, risk)
 
 
+@lru_cache(maxsize=1 << 14)
 def _clopper_pearson_upper(wrong: int, n: int, risk: float) -> float:
     return 1.0 if wrong == n else float(betaincinv(wrong + 1, n - wrong, 1.0 - risk))
 
@@ -217,7 +220,7 @@ class LeaveOneOut:
         scores = fitted.unseen
         if scores is None:
             scores = cross_validated_scores(fit, rows, self.folds, seed)
-        return fitted, _left_out(loss, rows, fitted, scores)
+        return fitted, left_out_assessment(loss, rows, fitted, scores)
 
 
 @dataclass(frozen=True)
@@ -229,7 +232,7 @@ class CrossValidation:
     def measure(self, fit: FitRows, rows: Rows, loss: Loss, risk: float, seed: int) -> tuple[Scorer, Assessment]:
         fitted = fit(rows)
         scores = cross_validated_scores(fit, rows, self.folds, seed)
-        return fitted, _left_out(loss, rows, fitted, scores)
+        return fitted, left_out_assessment(loss, rows, fitted, scores)
 
 
 @dataclass(frozen=True)
@@ -270,9 +273,13 @@ class AutoCheck:
     """`HoldOut` where rows are plenty for the columns, `LeaveOneOut` where each is needed for the fit."""
 
     def measure(self, fit: FitRows, rows: Rows, loss: Loss, risk: float, seed: int) -> tuple[Scorer, Assessment]:
-        plenty = rows.count() >= max(1000, 50 * (rows.X.shape[1] + 1))
-        chosen: Check = HoldOut() if plenty else LeaveOneOut()
+        chosen: Check = HoldOut() if is_plenty(rows, rows.X.shape[1]) else LeaveOneOut()
         return chosen.measure(fit, rows, loss, risk, seed)
+
+
+def is_plenty(rows: Rows, columns: int) -> bool:
+    """Whether rows are so many for the columns that a quarter can be spared."""
+    return rows.count() >= max(1000, 50 * (columns + 1))
 
 
 class Check(Protocol):
@@ -305,16 +312,22 @@ def cross_validated_scores(fit: FitRows, rows: Rows, folds: int, seed: int) -> A
     return scores
 
 
-def _left_out(loss: Loss, rows: Rows, fitted: Scorer, scores: Array) -> Assessment:
+def left_out_assessment(loss: Loss, rows: Rows, fitted: Scorer, scores: Array) -> Assessment:
+    """What the scores of rows left out say of a fit."""
     error, training = loss.mean(rows, scores), loss.mean(rows, fitted.scores(rows.X))
     plausible = _plausible(loss, rows, scores, error)
     return Assessment(error, plausible, None, None, training, None, np.arange(len(rows)), scores)
 
 
+def plausible_share(wrong: int, n: int) -> float:
+    """What the share of wrong rows may be at most, if to find so few of them was luck."""
+    return _clopper_pearson_upper(wrong, n, _LUCK)
+
+
 def _plausible(loss: Loss, rows: Rows, scores: Array, error: float) -> float:
     if type(loss) is ZeroOne and not loss.balanced and rows.weight is None:
-        return _clopper_pearson_upper(round(error * len(rows)), len(rows), 1e-3)  # the common case
-    bounds = loss.bounds(rows, scores, 1e-3)
+        return plausible_share(round(error * len(rows)), len(rows))  # the common case
+    bounds = loss.bounds(rows, scores, _LUCK)
     return error if bounds is None else bounds[1]
 
 

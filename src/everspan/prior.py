@@ -59,18 +59,14 @@ class Summary:
     @classmethod
     def of_numbers(cls, rows: Rows, constant: bool) -> Summary:
         """Of rows of a regression."""
-        Z = with_constant(rows.X, constant)
-        weighted = Z if rows.weight is None else Z * rows.weight[:, None]
-        square = float(rows.y.dot(rows.y) if rows.weight is None else rows.weight.dot(np.square(rows.y)))
-        return cls.of(weighted.T.dot(Z), weighted.T.dot(rows.y), square, rows.count())
+        weight = None if rows.weight is None else rows.weight[None]
+        return cls(summaries_of_numbers(rows.X[None], rows.y[None], constant, weight)[0])
 
     @classmethod
     def of_signs(cls, rows: Rows, constant: bool, solution: Array) -> Summary:
         """Of rows of a halfspace, at a predictor of log-odds."""
-        Z = with_constant(rows.X, constant)
-        gradient, curvature = _pull_and_curvature(Z.dot(solution), rows)
-        gram = (Z * curvature[:, None]).T.dot(Z)
-        return cls.of(gram, gram.dot(solution) + Z.T.dot(gradient), 0.0, float(np.add.reduce(curvature)))
+        weight = None if rows.weight is None else rows.weight[None]
+        return cls(summaries_of_signs(rows.X[None], rows.y[None], constant, solution[None], weight)[0])
 
     def through(self, directions: Array, constant: bool) -> Summary:
         """Of the same rows' scores along directions, instead of their columns."""
@@ -102,6 +98,43 @@ class Summary:
         whole[_upper(size)] = self.packed[:-1]
         whole = whole + np.triu(whole, 1).T
         return whole[:-1, :-1], whole[:-1, -1], float(whole[-1, -1]), float(self.packed[-1])
+
+
+def summaries_of_numbers(X: Array, y: Array, constant: bool, weight: Array | None = None) -> Array:
+    """The packed summaries of many tasks of one size, one a row: X of shape (tasks, n, d), y of shape (tasks, n)."""
+    Z = _with_constants(X, constant)
+    weighted = Z if weight is None else Z * weight[:, :, None]
+    turned, target = weighted.transpose(0, 2, 1), y[:, :, None]
+    squares = np.square(y) if weight is None else weight * np.square(y)
+    counts = np.full(len(y), float(y.shape[1])) if weight is None else np.add.reduce(weight, -1)
+    return _packed(np.matmul(turned, Z), np.matmul(turned, target), np.add.reduce(squares, -1), counts)
+
+
+def summaries_of_signs(X: Array, y: Array, constant: bool, solutions: Array, weight: Array | None = None) -> Array:
+    """The same of halfspaces, at predictors of log-odds: solutions of shape (tasks, weights)."""
+    Z, solution = _with_constants(X, constant), solutions[:, :, None]
+    pull, curvature = _pull_and_curvature(np.matmul(Z, solution)[:, :, 0], y, weight)
+    grams = np.matmul((Z * curvature[:, :, None]).transpose(0, 2, 1), Z)
+    moments = np.matmul(grams, solution) + np.matmul(Z.transpose(0, 2, 1), pull[:, :, None])
+    return _packed(grams, moments, np.zeros(len(y)), np.add.reduce(curvature, -1))
+
+
+def _packed(grams: Array, moments: Array, squares: Array, counts: Array) -> Array:
+    size = grams.shape[1] + 1
+    whole = np.empty((len(grams), size, size))
+    whole[:, :-1, :-1], whole[:, :-1, -1], whole[:, -1, -1] = grams, moments[:, :, 0], squares
+    first, second = _upper(size)
+    packed = np.empty((len(grams), len(first) + 1))
+    packed[:, :-1], packed[:, -1] = whole[:, first, second], counts
+    return packed
+
+
+def _with_constants(X: Array, constant: bool) -> Array:
+    if not constant:
+        return X
+    Z = np.ones((*X.shape[:2], X.shape[2] + 1))
+    Z[:, :, :-1] = X
+    return Z
 
 
 @cache
@@ -205,7 +238,7 @@ class Shrunk:
         solution, scores = prior.mean, Z.dot(prior.mean)
         value = self._objective(scores, solution, rows)
         for _ in range(100):
-            gradient, curvature = _pull_and_curvature(scores, rows)
+            gradient, curvature = _pull_and_curvature(scores, rows.y, rows.weight)
             hessian = (Z * curvature[:, None]).T.dot(Z) + prior.precision
             step = np.linalg.solve(hessian, Z.T.dot(gradient) - prior.precision.dot(solution - prior.mean))
             size, moved = 1.0, Z.dot(step)
@@ -219,7 +252,7 @@ class Shrunk:
             solution, scores, value = solution + size * step, scores + size * moved, lower
             if size == 1.0 and float(np.abs(moved).max(initial=0.0)) < 1e-6:
                 break
-        gradient, curvature = _pull_and_curvature(scores, rows)
+        gradient, curvature = _pull_and_curvature(scores, rows.y, rows.weight)
         inverse = np.linalg.inv((Z * curvature[:, None]).T.dot(Z) + prior.precision)
         leverage = np.add.reduce(Z.dot(inverse) * Z, 1)
         own = np.ones(len(Z)) if rows.weight is None else np.minimum(1.0, 1.0 / rows.weight)  # one repetition's share
@@ -233,13 +266,13 @@ class Shrunk:
         return float(loss + 0.5 * away.dot(self.prior.precision.dot(away)))
 
 
-def _pull_and_curvature(scores: Array, rows: Rows) -> tuple[Array, Array]:
+def _pull_and_curvature(scores: Array, y: Array, weight: Array | None) -> tuple[Array, Array]:
     """First and minus second derivative of every row's log-likelihood by its score."""
     second = expit(scores)
-    pull, curvature = np.where(rows.y > 0.0, 1.0, 0.0) - second, second * (1.0 - second)
-    if rows.weight is None:
+    pull, curvature = np.where(y > 0.0, 1.0, 0.0) - second, second * (1.0 - second)
+    if weight is None:
         return pull, curvature
-    return rows.weight * pull, rows.weight * curvature
+    return weight * pull, weight * curvature
 
 
 def weak_prior(rows: Rows, constant: bool) -> Prior:

@@ -165,6 +165,14 @@ class History(Sequence[TaskEvent]):
         self._counts.extend((0,) * 4)
         self.replace(len(self) - 1, event)
 
+    def extend(self, events: Sequence[TaskEvent]) -> None:
+        """Many events at once, of tasks that reused features."""
+        nothing = float("nan")
+        self._tasks.extend([event.task for event in events])
+        self._flags.extend([2 * event.met for event in events])
+        self._reals.extend([value for e in events for value in (e.error, nothing, nothing, e.seconds)])
+        self._counts.extend([n for e in events for n in (e.labels_used, -1, e.dimension, e.features_learned)])
+
     def replace(self, index: int, event: TaskEvent) -> None:
         """Put another event of the same task in the place of one."""
         for kept, value in ((self._refinements, event.refinement), (self._drifts, event.drift)):

@@ -173,18 +173,23 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _prepare(self, X: Any) -> Array:
         """Rows as numbers of the width and with the column names seen before."""
-        if (
+        if self._is_plain(X):
+            plain: Array = X
+            return plain  # the common case, without the tenth of a millisecond that the full check takes
+        checked: Array = validate_data(self, X, dtype=np.float64, reset=not hasattr(self, "n_features_in_"))
+        return checked
+
+    def _is_plain(self, X: Any) -> bool:
+        """Whether rows are numbers of the width seen before, finite, without names of columns."""
+        return (
             type(X) is np.ndarray
             and X.dtype == np.float64
             and X.ndim == 2
-            and X.shape[1] == getattr(self, "n_features_in_", -1)
-            and len(X)
-            and not hasattr(self, "feature_names_in_")
+            and X.shape[1] == self.__dict__.get("n_features_in_", -1)
+            and len(X) > 0
+            and "feature_names_in_" not in self.__dict__
             and math.isfinite(float(np.add.reduce(X.ravel())))
-        ):
-            return X  # the common case, without the tenth of a millisecond that the full check takes
-        checked: Array = validate_data(self, X, dtype=np.float64, reset=not hasattr(self, "n_features_in_"))
-        return checked
+        )
 
     def _start(self, X: Array, weight: Array | None = None) -> None:
         """Set up an empty stream around the first rows."""

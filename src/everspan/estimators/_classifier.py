@@ -17,9 +17,10 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from ..checks import AreaAbove, LogLoss, Loss, ZeroOne, clopper_pearson
-from ..learners import PROBABILISTIC, balanced, class_balance, is_probabilistic
+from ..checks import AreaAbove, LogLoss, Loss, ZeroOne, clopper_pearson, plausible_share
+from ..learners import PROBABILISTIC, Fit, Fits, balanced, class_balance, is_probabilistic
 from ..lifelong import Outcome, Rules
+from ..prior import summaries_of_signs
 from ..spread import HalfspaceSpread, Spread
 from ..tasks import Array, LabelSource, Rows, Table, TaskEvent
 from ._base import distinct_mean
@@ -34,6 +35,7 @@ from ._tables import (
     weighed_by_class,
     without_weightless,
 )
+from ._together import Foreseen
 
 _RISK = 1e-3  # of taking chance for a change
 
@@ -232,8 +234,12 @@ class LifelongClassifier(ClassifierMixin, TaskStream):  # type: ignore[misc]
         self._label_sets = [self._label_sets[code] for code in kept]
         self.classes_ = _union(self._label_sets) if kept else np.zeros(0)
 
-    def _learn_rows(self, X: Array, y: Any, weight: Array | None, task: Hashable) -> TaskEvent:
+    def _learn_rows(
+        self, X: Array, y: Any, weight: Array | None, task: Hashable, foreseen: Fit | None = None
+    ) -> TaskEvent:
         started, rules = time.perf_counter(), self._rules()
+        if foreseen is not None:
+            rules = replace(rules, learner=Foreseen(rules.learner, [foreseen]))
         X, y, weight = without_weightless(X, y, weighed_by_class(self.class_weight, y, weight))
         if weight is not None and rules.accept == "bound":
             raise ValueError('accept="bound" needs rows that count once, not sample_weight or class_weight')
@@ -250,6 +256,43 @@ class LifelongClassifier(ClassifierMixin, TaskStream):  # type: ignore[misc]
         return self._finish(
             task, classes, outcomes, _error_of_largest(outcomes, codes, weight), started, distinct_mean(centred, weight)
         )
+
+    def _plain_target(self, X: Any, y: Any) -> tuple[Array, Any] | None:
+        if self.class_weight is not None or self.loss != "error" or not self._is_plain(X):
+            return None
+        if type(y) is not np.ndarray or y.shape != (len(X),) or y.dtype.kind not in "iuf":
+            return None
+        low, high = y.min(), y.max()
+        upper = y == high
+        if not low < high or not np.isfinite(high - low) or not bool((upper | (y == low)).all()):
+            return None
+        if y.dtype.kind == "f" and (low != np.floor(low) or high != np.floor(high)):
+            return None
+        return np.where(upper, 1.0, -1.0), (low, high)
+
+    def _measured(self, Z: Array, y: Array, fits: Fits, rules: Rules) -> tuple[Array, Array, Array, NDArray[np.bool_]]:
+        n, positive = y.shape[1], y > 0.0
+        wrong = np.add.reduce((fits.unseen >= 0.0) != positive, -1)
+        plausible = np.array([plausible_share(count, n) for count in wrong.tolist()])
+        noise = np.zeros(len(y))
+        if rules.goal == "excess":
+            scores = [fits[i].scores(Z[i]) for i in range(len(y))]
+            noise = np.add.reduce((np.array(scores) >= 0.0) != positive, -1) / n
+        share = np.add.reduce(positive, -1) / n
+        return wrong / n, plausible, noise, np.minimum(share, 1.0 - share) <= rules.trivial
+
+    def _all_in_short(self, Z: Array, y: Array, weights: Array) -> Array:
+        if self._log_odds():
+            return summaries_of_signs(Z, y, bool(self.fit_intercept), weights)
+        return np.stack([self._in_short(Rows(Z[i], y[i]), weights[i]).packed for i in range(len(y))])
+
+    def _note_classes(self, classes: list[Any]) -> None:
+        codes: dict[Any, int] = {}
+        for low, high in classes:
+            pair = (low, high, low.dtype)
+            if pair not in codes:
+                codes[pair] = self._code_of(np.array([low, high], dtype=low.dtype))
+            self._label_set_of.append(codes[pair])
 
     def _as_others(self, classes: Any, codes: NDArray[np.intp]) -> tuple[Any, NDArray[np.intp]]:
         """Rows of one class as one of two, where there is one pair of classes that other tasks have it in."""

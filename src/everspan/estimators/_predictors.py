@@ -77,6 +77,10 @@ class Predictors:
             self._means.update(dict.fromkeys(range(self._task_ends[-1] if self._task_ends else 0, len(self)), mean))
         self._task_ends.append(len(self))
 
+    def note_mean(self, position: int, mean: Array) -> None:
+        """Rows of the task at this position have this mean, which is not zero."""
+        self._means.update(dict.fromkeys(self.of_task(position), mean))
+
     def of_task(self, position: int) -> range:
         """The predictors of the task at this position of the stream."""
         return range(self._task_ends[position - 1] if position else 0, self._task_ends[position])
@@ -124,6 +128,23 @@ class Predictors:
         self._summary_ends.append(len(self._summaries))
         self._doubts.append(kept.doubt)
         self._foreseen.append(kept.foreseen)
+
+    def add_tasks(self, coefficients: Array, intercepts: Array, errors: Array, summaries: Array) -> None:
+        """Tasks with one predictor each on the newest version, one a row of these arrays, and no doubt about them."""
+        count, width = coefficients.shape
+        self._used[-1] += count
+        self._ends.extend(len(self._coefficients) + width * place for place in range(1, count + 1))
+        self._coefficients.frombytes(np.ascontiguousarray(coefficients).tobytes())
+        size = summaries.shape[1]
+        self._summary_ends.extend(len(self._summaries) + size * place for place in range(1, count + 1))
+        self._summaries.frombytes(np.ascontiguousarray(summaries).tobytes())
+        self._versions.extend([self.version] * count)
+        self._features.extend([-1] * count)
+        self._intercepts.frombytes(np.ascontiguousarray(intercepts).tobytes())
+        self._errors.frombytes(np.ascontiguousarray(errors).tobytes())
+        self._doubts.extend([0] * count)
+        self._foreseen.extend([float("nan")] * count)
+        self._task_ends.extend(range(len(self) - count + 1, len(self) + 1))
 
     def at(self, index: int) -> Kept:
         """A predictor as it is kept."""

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Hashable
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import chdtri
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
 
-from ..checks import Loss, SquaredError, mean_square_bounds
-from ..prior import with_constant
+from ..checks import Loss, SquaredError, left_out_assessment, mean_square_bounds
+from ..learners import Fit, Fits
+from ..lifelong import Rules
+from ..prior import summaries_of_numbers, with_constant
 from ..spread import RegressionSpread, Spread
 from ..tasks import Array, LabelSource, Rows, Table, TaskEvent
 from ._base import distinct_mean
 from ._labels import RegressionLabels
 from ._stream import TaskStream
 from ._tables import checked_weight, left_over, rows_of_tasks, without_weightless
+from ._together import Foreseen
 
 _RISK = 1e-3  # of taking chance for a change
 
@@ -84,8 +89,12 @@ class LifelongRegressor(RegressorMixin, TaskStream):  # type: ignore[misc]
             raise ValueError(f"X has {n} rows but y has {len(target)} numbers")
         return target
 
-    def _learn_rows(self, X: Array, y: Any, weight: Array | None, task: Hashable) -> TaskEvent:
+    def _learn_rows(
+        self, X: Array, y: Any, weight: Array | None, task: Hashable, foreseen: Fit | None = None
+    ) -> TaskEvent:
         started, rules = time.perf_counter(), self._rules()
+        if foreseen is not None:
+            rules = replace(rules, learner=Foreseen(rules.learner, [foreseen]))
         X, y, weight = without_weightless(X, y, weight)
         if weight is not None and rules.accept == "bound":
             raise ValueError('accept="bound" needs rows that count once, not sample_weight')
@@ -93,6 +102,24 @@ class LifelongRegressor(RegressorMixin, TaskStream):  # type: ignore[misc]
         centred = X - self.representation_.origin if self.fit_intercept else X
         outcome = self._learn_one(Table(Rows(centred, y, weight)), rules, self._seed())
         return self._record(task, [outcome], outcome.assessment.error, started, mean=distinct_mean(centred, weight))
+
+    def _plain_target(self, X: Any, y: Any) -> tuple[Array, Any] | None:
+        if not (self._is_plain(X) and type(y) is np.ndarray and y.dtype == np.float64 and y.shape == (len(X),)):
+            return None
+        return (y, None) if np.isfinite(y).all() and y.min() < y.max() else None
+
+    def _measured(self, Z: Array, y: Array, fits: Fits, rules: Rules) -> tuple[Array, Array, Array, NDArray[np.bool_]]:
+        found = np.empty((3, len(y)))
+        for i, target in enumerate(y):
+            rows, fit = Rows(Z[i], target), fits[i]
+            loss = self._make_loss(rows)
+            left_out = left_out_assessment(loss, rows, fit, fits.unseen[i])
+            training = left_out.training if rules.goal == "excess" else 0.0
+            found[:, i] = left_out.error, left_out.plausible, loss.share(fit.noise) or training
+        return found[0], found[1], found[2], np.zeros(len(y), dtype=bool)
+
+    def _all_in_short(self, Z: Array, y: Array, weights: Array) -> Array:
+        return summaries_of_numbers(Z, y, bool(self.fit_intercept))
 
     def _update_rows(self, X: Array, y: Any, weight: Array | None, task: Hashable) -> TaskEvent:
         started, rules = time.perf_counter(), self._rules()

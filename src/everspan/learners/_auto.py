@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..tasks import Rows
-from ._base import Fit, Learner, class_balance
+from ..tasks import Array, Rows
+from ._base import Fit, Fits, Learner, class_balance
 from ._bayes_point import BayesPoint
 from ._logistic import Logistic
 from ._ridge import Ridge, least_squares
@@ -27,9 +27,16 @@ class Auto:
     balanced: bool = False
 
     def fit(self, rows: Rows) -> Fit:
-        few = rows.count() < min(3 * (rows.X.shape[1] + 1), 3000)
-        kind = BayesPoint if few else Logistic
-        return kind(fit_intercept=self.fit_intercept, balanced=self.balanced).fit(rows)
+        return self._chosen(rows.count(), rows.X.shape[1]).fit(rows)
+
+    def fit_many(self, X: Array, y: Array) -> Fits | None:
+        """`Logistic.fit_many` where that is the choice; None where `BayesPoint` is, which takes tasks one at a time."""
+        chosen = self._chosen(*X.shape[1:])
+        return chosen.fit_many(X, y) if isinstance(chosen, Logistic) else None
+
+    def _chosen(self, count: float, columns: int) -> BayesPoint | Logistic:
+        kind = BayesPoint if count < min(3 * (columns + 1), 3000) else Logistic
+        return kind(fit_intercept=self.fit_intercept, balanced=self.balanced)
 
 
 @dataclass(frozen=True)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import lapack
 from scipy.special import expit
 
 from ..tasks import Array, Rows
-from ._base import Design, Fit, best_strength, design
+from ._base import Fit, Fits, alone, designs, solve, together
 
 _STRENGTHS = (100.0, 3.0, 0.1, 1e-3)
 _START = 2
 _MANY = 40  # rows a column from which the strength hardly matters, and a quarter of them can choose it
 _FLYING_OFF = 30.0**2  # no honest step moves log-odds by so much, in mean square
+_STILL = 0.02**2  # where a step moves them by so little, it was right to about its square: labels tell far less
+_WIDE = 32  # columns from which it pays that Hessians are symmetric
 _BLOCK = 1 << 15  # rows of the Hessian summed at once, so that a million rows need no second copy of themselves
 
 
@@ -49,113 +53,241 @@ class Logistic:
     balanced: bool = False
 
     def fit(self, rows: Rows) -> Fit:
-        inputs = design(rows, self.fit_intercept, self.balanced)
-        best = self._search(inputs.matrix * rows.y[:, None], inputs)
-        return inputs.fit(best.solution, best.unseen * rows.y)
+        return self._fit(*alone(rows))[0]
 
-    def _search(self, margins: Array, inputs: Design) -> _Solution:
-        """The best strength's solution; of many rows, a quarter finds the strength and where to start."""
+    def fit_many(self, X: Array, y: Array) -> Fits:
+        """`fit` of many tasks of one size, to the bit: X of shape (tasks, n, d), y of shape (tasks, n)."""
+        return together(self._fit, X, y)
 
-        def solve(strength: float, nearby: _Solution | None) -> tuple[float, _Solution]:
-            solution = newton(margins, inputs, strength, _start(margins, inputs, strength, nearby))
-            unseen, weaker = _left_out(margins, inputs, strength, solution)
-            losses = np.logaddexp(0.0, -unseen)
-            loss = np.add.reduce(losses) if inputs.weight is None else inputs.weight.dot(losses)
-            return float(loss), _Solution(strength, solution, unseen, weaker)
+    def _fit(self, X: Array, y: Array, weight: Array | None = None) -> Fits:
+        inputs = designs(X, y, weight, self.fit_intercept, self.balanced)
+        tasks, columns, n = inputs.matrix.shape
+        matrix = np.empty((tasks, columns, n + columns))
+        np.multiply(inputs.matrix, y, matrix[:, :, :n])
+        matrix[:, :, n:] = np.eye(columns)
+        penalty = np.ones(columns)
+        if inputs.constant:
+            penalty[-1] = 1e-6  # next to none
+        with np.errstate(over="ignore"):  # the odds of rows that are certain
+            best = self._search(_Tasks(matrix, inputs.weight, inputs.unit, penalty, inputs.count))
+        return Fits(*inputs.back(best.solution), (best.unseen * y)[:, 0], np.zeros(tasks))
 
-        if inputs.count < _MANY * margins.shape[1]:
-            start = min(_START, len(self.strengths) - 1)
-            return best_strength(self.strengths, start, solve, lambda _, found: 1 if found.weaker else -1)
-        rough = self._search(margins[::4], inputs.every(4))
-        return solve(0.1 * rough.strength, rough)[1]  # more rows want less of it
+    def _search(self, tasks: _Tasks) -> _Solutions:
+        """The solutions of the best strengths; of many rows, a quarter finds the strength and where to start."""
+        if tasks.count >= _MANY * len(tasks.unit_penalty):
+            rough = self._search(tasks.every(4))
+            return tasks.solve(0.1 * rough.strength, rough)  # more rows want less of it
+        start = min(_START, len(self.strengths) - 1)
+        best = tasks.solve(np.full((len(tasks.matrix), 1, 1), self.strengths[start]))
+        weaker = tasks.want_weaker(best)
+        best = _walk(tasks, best, weaker, self.strengths[start + 1 :])
+        return _walk(tasks, best, ~weaker, self.strengths[:start][::-1])
 
 
 @dataclass(frozen=True, slots=True)
-class _Solution:
-    strength: float
+class _Solutions:
+    strength: Array
     solution: Array
-    unseen: Array
-    weaker: bool  # whether a weaker penalty would lower the loss on rows left out
+    unseen: Array  # margins of rows left out
+    loss: Array  # the sum of theirs
+
+    def part(self, tasks: Any) -> _Solutions:
+        return _Solutions(*(getattr(self, name)[tasks] for name in self.__slots__))
+
+    def put(self, tasks: Any, found: _Solutions) -> None:
+        for name in self.__slots__:
+            getattr(self, name)[tasks] = getattr(found, name)
 
 
-def _start(margins: Array, inputs: Design, strength: float, nearby: _Solution | None) -> Array:
-    """Where the first step starts: separable rows want long directions, and Newton lengthens them only slowly."""
-    if nearby is None:
-        even = np.full(len(margins), 0.5)
-        hessian = _hessian(margins, even, inputs.weight, inputs.penalty(strength))
-        return 3.0 * _solve(hessian, (even if inputs.weight is None else 0.5 * inputs.weight).dot(margins))
-    counted = margins if inputs.weight is None else margins[inputs.weight > 0.0]
-    if counted.dot(nearby.solution).min() > 0.0:
-        return nearby.solution * (2.5 if strength < nearby.strength else 0.5)
-    return nearby.solution
+def _walk(tasks: _Tasks, best: _Solutions, left: NDArray[np.bool_], strengths: tuple[float, ...]) -> _Solutions:
+    """Go from strength to strength with the tasks that are left, while the loss on rows left out falls."""
+    count = np.count_nonzero(left)
+    if not strengths or not count:
+        return best
+    if count < len(left):
+        best.put(left, _walk(tasks.part(left), best.part(left), left[left], strengths))
+        return best
+    found = tasks.solve(np.full((count, 1, 1), strengths[0]), best)
+    better = found.loss < best.loss
+    if np.count_nonzero(better) < count:
+        best.put(better, found.part(better))
+        found = best
+    return _walk(tasks, found, better, strengths[1:])
 
 
-def newton(
-    margins: Array, inputs: Design, strength: float, start: Array, tol: float = 0.02, guarded: bool = False
-) -> Array:
-    """Minimise the penalised loss by Newton steps, until one moves the margins by no more than tol (root mean square).
+class _Tasks:
+    """Tasks of one size, where they are on their way to the least loss, and the memory for their next step.
 
-    The last step was then right to about tol squared, far below what the labels tell. Full steps nearly always
-    converge; where one flies off, all is done again with steps that are guarded: halved until they lower the loss.
+    ``matrix[task]`` has a column for every row, times its label, and then the identity. A solution times it, the
+    ``state``, is the margin of every row, and then the solution itself: the penalty acts like more rows.
     """
-    weight, penalty = inputs.weight, inputs.penalty(strength)
-    solution, scores = start, margins.dot(start)
-    missing, work = np.empty(len(scores)), np.empty(len(scores))
-    enough = tol * tol * inputs.count
-    for _ in range(200 if guarded else 25):
-        expit(np.negative(scores, out=work), out=missing)
-        pull = missing if weight is None else weight * missing
-        gradient = penalty * solution - pull.dot(margins)
-        step = _solve(_hessian(margins, missing, weight, penalty, work), gradient)
-        moved = margins.dot(step)
-        length = moved.dot(moved) if weight is None else moved.dot(weight * moved)
-        if guarded:
-            value = _objective(scores, solution, weight, penalty)
-            while length > enough and not _objective(scores - moved, solution - step, weight, penalty) <= value:
-                step, moved, length = 0.5 * step, 0.5 * moved, 0.25 * length
-        elif not length < _FLYING_OFF * inputs.count:
-            break
-        solution, scores = solution - step, scores - moved
-        if length <= enough:
-            return solution
-    return solution if guarded else newton(margins, inputs, strength, np.zeros_like(start), tol, guarded=True)
+
+    def __init__(
+        self, matrix: Array, weight: Array | None, unit: Array | None, unit_penalty: Array, count: float
+    ) -> None:
+        tasks, columns, width = matrix.shape
+        n = width - columns
+        self.matrix, self.weight, self.unit, self.unit_penalty, self.count = matrix, weight, unit, unit_penalty, count
+        self.rows, self.identity, self.turned = matrix[:, :, :n], matrix[:, :, n:], matrix.transpose(0, 2, 1)
+        self.small = columns <= _WIDE and width <= _BLOCK
+        self.scaled = np.empty(matrix.shape if self.small else 0)
+        self.state, self.slope, self.curvature, self.moved = np.empty((4, tasks, 1, width))
+        self.margins, self.solution = self.state[:, :, :n], self.state[:, :, n:]
+        self.row_slope, self.penalty_slope = self.slope[:, :, :n], self.slope[:, :, n:]
+        self.row_curvature, self.penalty = self.curvature[:, :, :n], self.curvature[:, :, n:]
+        self.slopes, self.moved_margins = self.slope.transpose(0, 2, 1), self.moved[:, :, :n]
+
+    def part(self, tasks: Any) -> _Tasks:
+        weight, unit = (None if line is None else line[tasks] for line in (self.weight, self.unit))
+        part = _Tasks(self.matrix[tasks], weight, unit, self.unit_penalty, self.count)
+        part.state[:], part.penalty[:] = self.state[tasks], self.penalty[tasks]
+        return part
+
+    def every(self, step: int) -> _Tasks:
+        """The same tasks with every step-th row."""
+        matrix = np.concatenate([self.rows[:, :, ::step], self.identity], axis=2)
+        weight, unit = (None if line is None else line[:, :, ::step] for line in (self.weight, self.unit))
+        return _Tasks(matrix, weight, unit, self.unit_penalty, self.count / step)
+
+    def solve(self, strength: Array, nearby: _Solutions | None = None) -> _Solutions:
+        """The solutions at these strengths, and the margin of every row after one Newton step without it."""
+        rounding = 1e-15 * len(self.unit_penalty) * self.count  # hides what is less
+        np.add(strength * self.unit_penalty, rounding, self.penalty)
+        self.start(strength, nearby)
+        self.minimise()
+        hessian = self.hessian()
+        self.reach = np.matmul(_inverse(hessian, self.identity), self.rows)
+        leverage = np.add.reduce(self.reach * self.rows, 1, keepdims=True)
+        if self.unit is not None:
+            leverage *= self.unit
+        slope, curvature = self.row_slope, self.row_curvature
+        if self.weight is not None:
+            slope = -expit(-self.margins)
+            curvature = slope * (-1.0 - slope)
+        unseen = self.margins + slope * leverage / np.maximum(1.0 - curvature * leverage, 1e-3)
+        return _Solutions(strength, self.solution.copy(), unseen, self.sums(_losses(unseen)))
+
+    def want_weaker(self, found: _Solutions) -> NDArray[np.bool_]:
+        """Whether a weaker penalty would lower the loss on rows left out."""
+        if self.count < 5 * len(self.unit_penalty):  # then the rows' own pull changes too
+            return np.zeros(len(found.loss), dtype=bool)
+        path = np.matmul(self.penalty * found.solution, self.reach)  # of the margins, to a weaker penalty
+        return self.sums(expit(-found.unseen) * path) > 0.0
+
+    def start(self, strength: Array, nearby: _Solutions | None) -> None:
+        """Where the first step starts: separable rows want long directions, and Newton lengthens them only slowly."""
+        if nearby is None:
+            self.state[:] = 0.0
+            self.step()
+            self.state *= 3.0
+            return
+        np.matmul(nearby.solution, self.matrix, self.state)
+        margins = self.margins if self.weight is None else np.where(self.weight > 0.0, self.margins, 1.0)
+        separable = np.minimum.reduce(margins, 2, keepdims=True) > 0.0
+        self.state *= np.where(separable, 2.5 if strength[0] < nearby.strength[0] else 0.5, 1.0)
+
+    def minimise(self, steps: int = 25) -> None:
+        """Newton steps on the penalised loss, each task's until one hardly moves its margins.
+
+        Full steps nearly always converge; where one flies off, all is done again with steps that are guarded.
+        """
+        still, most = _STILL * self.count, _FLYING_OFF * self.count
+        squares, left = self.step(), steps - 1
+        while left and still < min(squares) <= max(squares) <= most:
+            squares, left = self.step(), left - 1
+        most = most if left else still
+        going = [task for task, square in enumerate(squares) if still < square <= most]
+        if going:
+            others = self.part(going)
+            others.minimise(left)
+            self.state[going] = others.state
+        for task in [task for task, square in enumerate(squares) if not square <= most]:
+            alone = self.part([task])
+            alone.guarded()
+            self.state[task] = alone.state
+
+    def guarded(self) -> None:
+        """Minimise for one task alone, by steps that are halved until they lower the loss."""
+        still = _STILL * self.count
+        self.state[:] = 0.0
+        for _ in range(200):
+            value = self.loss()
+            (square,) = self.step()
+            while square > still and not self.loss() <= value:
+                self.moved *= 0.5
+                self.state += self.moved
+                square *= 0.25
+            if square <= still:
+                break
+
+    def loss(self) -> Any:
+        penalty = 0.5 * np.matmul(self.penalty * self.solution, self.solution.transpose(0, 2, 1))
+        return (self.sums(_losses(self.margins)) + penalty).item()
+
+    def sums(self, values: Array) -> Array:
+        """The sums of the rows' values."""
+        sums: Array = np.add.reduce(values if self.weight is None else self.weight * values, 2)[:, 0]
+        return sums
+
+    def step(self) -> list[float]:
+        """Take a Newton step, and return the sums of squares by which it moves the margins."""
+        hessian = self.hessian()
+        np.multiply(self.penalty, self.solution, self.penalty_slope)
+        step = _solve(hessian, np.matmul(self.matrix, self.slopes))
+        np.matmul(step.transpose(0, 2, 1), self.matrix, self.moved)
+        np.subtract(self.state, self.moved, self.state)
+        moved = self.moved_margins
+        weighed = moved if self.weight is None else self.weight * moved
+        squares: list[float] = np.matmul(moved, weighed.transpose(0, 2, 1)).ravel().tolist()
+        return squares
+
+    def hessian(self) -> Array:
+        slope, row_slope, curvature = self.slope, self.row_slope, self.row_curvature
+        np.exp(self.state, slope)
+        np.add(slope, 1.0, slope)
+        np.divide(-1.0, slope, slope)  # minus the probability of the other label
+        np.subtract(-1.0, row_slope, curvature)
+        np.multiply(curvature, row_slope, curvature)
+        if self.weight is not None:
+            row_slope *= self.weight
+            curvature *= self.weight
+        if self.small:
+            np.multiply(self.matrix, self.curvature, self.scaled)
+            hessian: Array = np.matmul(self.scaled, self.turned)
+            return hessian
+        root = np.sqrt(curvature)
+        hessian = self.identity * self.penalty
+        for first in range(0, root.shape[2], _BLOCK):
+            block = slice(first, first + _BLOCK)
+            scaled = self.rows[:, :, block] * root[:, :, block]
+            hessian += np.matmul(scaled, scaled.transpose(0, 2, 1))
+        return hessian
 
 
-def _left_out(margins: Array, inputs: Design, strength: float, solution: Array) -> tuple[Array, bool]:
-    """The margin of every row after one Newton step without it, and whether a weaker penalty would better them."""
-    scores, penalty = margins.dot(solution), inputs.penalty(strength)
-    missing = expit(-scores)
-    reach = margins.dot(_inverse(_hessian(margins, missing, inputs.weight, penalty)))
-    leverage = np.add.reduce(reach * margins, 1)
-    if inputs.unit is not None:
-        leverage = leverage * inputs.unit
-    curvature = np.minimum(missing * (1.0 - missing) * leverage, 0.999)
-    unseen: Array = scores - missing * leverage / (1.0 - curvature)
-    pull = expit(-unseen) if inputs.weight is None else inputs.weight * expit(-unseen)
-    gain = pull.dot(reach.dot(penalty * solution))  # the path moves the solution by H^-1 (penalty solution)
-    enough = inputs.count >= 5 * margins.shape[1]  # with fewer, the rows' own pull changes too
-    return unseen, enough and bool(gain > 0.0)
+def _losses(margins: Array) -> Array:
+    losses: Array = np.log1p(np.exp(-np.abs(margins))) - np.minimum(margins, 0.0)
+    return losses
 
 
-def _objective(scores: Array, solution: Array, weight: Array | None, penalty: Array) -> float:
-    losses = np.logaddexp(0.0, -scores)
-    loss = np.add.reduce(losses) if weight is None else weight.dot(losses)
-    return float(loss + 0.5 * (penalty * solution).dot(solution))
+def _solve(hessians: Array, right: Array) -> Array:
+    if hessians.shape[1] <= _WIDE:
+        solved: Array = solve(hessians, right)
+        return solved
+    solved = np.empty(right.shape)
+    for task, hessian in enumerate(hessians):
+        solved[task] = lapack.dpotrs(_factor(hessian), right[task], lower=1)[0]
+    return solved
 
 
-def _hessian(margins: Array, missing: Array, weight: Array | None, penalty: Array, work: Array | None = None) -> Array:
-    root = np.subtract(1.0, missing, out=work)
-    root *= missing
-    if weight is not None:
-        root *= weight
-    np.sqrt(root, out=root)
-    rows = margins[:_BLOCK] * root[:_BLOCK, None]
-    hessian: Array = rows.T.dot(rows)
-    for first in range(_BLOCK, len(margins), _BLOCK):
-        rows = margins[first : first + _BLOCK] * root[first : first + _BLOCK, None]
-        hessian += rows.T.dot(rows)
-    hessian.ravel()[:: len(hessian) + 1] += penalty
-    return hessian
+def _inverse(hessians: Array, identity: Array) -> Array:
+    if hessians.shape[1] <= _WIDE:
+        return _solve(hessians, identity)
+    inverse = np.empty(hessians.shape)
+    for task, hessian in enumerate(hessians):
+        lower = lapack.dpotri(_factor(hessian), lower=1)[0]  # its upper half is zero: the factor came clean
+        inverse[task] = lower + lower.T
+    inverse *= 1.0 - 0.5 * identity
+    return inverse
 
 
 def _factor(matrix: Array) -> Array:
@@ -165,18 +297,3 @@ def _factor(matrix: Array) -> Array:
         factor, _ = lapack.dpotrf(matrix + jitter * np.eye(len(matrix)), lower=1)
     cholesky: Array = factor
     return cholesky
-
-
-def _solve(matrix: Array, vector: Array) -> Array:
-    _, solution, info = lapack.dposv(matrix, vector, lower=1)
-    if info:
-        solution = lapack.dpotrs(_factor(matrix), vector, lower=1)[0]
-    found: Array = solution
-    return found
-
-
-def _inverse(matrix: Array) -> Array:
-    lower = lapack.dpotri(_factor(matrix), lower=1)[0]  # its upper half is zero: the factor came clean
-    inverse: Array = lower + lower.T
-    inverse.ravel()[:: len(inverse) + 1] *= 0.5
-    return inverse

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..tasks import Array, Rows
-from ._base import Fit, design
+from ._base import Fit, Fits, alone, designs, eigh, together
 
 _STRENGTHS = tuple(10.0**power for power in range(-7, 4))
 
@@ -40,32 +40,44 @@ class Ridge:
     balanced: bool = False
 
     def fit(self, rows: Rows) -> Fit:
-        inputs = design(rows, self.fit_intercept, self.balanced)
-        Z = inputs.matrix[:, :-1] if self.fit_intercept else inputs.matrix
-        weight = np.ones(len(Z)) if inputs.weight is None else inputs.weight
-        unit = np.ones(len(Z)) if inputs.unit is None else inputs.unit
-        total = float(weight.sum())
-        middle = float(weight.dot(rows.y)) / total if self.fit_intercept else 0.0
-        target = rows.y - middle
-        curvature, axes = np.linalg.eigh((Z * weight[:, None]).T.dot(Z))
-        curvature = np.maximum(curvature, 0.0)
-        along = Z.dot(axes)
-        penalties = np.array(self.strengths) * (float(curvature.sum()) / max(rows.X.shape[1], 1) or 1.0)
-        shrink = 1.0 / (curvature[:, None] + penalties)
-        solutions = shrink * (weight * target).dot(along)[:, None]
-        residuals = target[:, None] - along.dot(solutions)
-        constant = 1.0 / total if self.fit_intercept else 0.0
-        leverage = unit[:, None] * (np.square(along).dot(shrink) + constant)
-        unseen = residuals / np.maximum(1.0 - leverage, 1e-9)
-        losses = weight.dot(np.square(unseen))
-        best = int(losses.argmin())
-        freedom = total - float((curvature * shrink[:, best]).sum()) - self.fit_intercept
-        noise = float(weight.dot(np.square(residuals[:, best]))) / freedom if freedom >= 1.0 else 0.0
-        solution = axes.dot(solutions[:, best])
+        return self._fit(*alone(rows))[0]
+
+    def fit_many(self, X: Array, y: Array) -> Fits:
+        """`fit` of many tasks of one size, to the bit: X of shape (tasks, n, d), y of shape (tasks, n)."""
+        return together(self._fit, X, y)
+
+    def _fit(self, X: Array, y: Array, weight: Array | None = None) -> Fits:
+        inputs = designs(X, y, weight, self.fit_intercept, self.balanced)
+        Z, weight, unit = inputs.matrix, inputs.weight, inputs.unit
+        total: float | Array = inputs.count if weight is None else np.add.reduce(weight, 2, keepdims=True)
+        target, solution = y, np.empty((len(y), 1, Z.shape[1]))
         if self.fit_intercept:
-            solution = np.append(solution, middle)
-        scores: Array = rows.y - unseen[:, best]
-        return inputs.fit(solution, scores, noise)
+            Z = Z[:, :-1]
+            middle = np.add.reduce(y if weight is None else weight * y, 2, keepdims=True) / total
+            target, solution[:, :, -1:] = y - middle, middle
+        curvature, axes = eigh(np.matmul(Z if weight is None else Z * weight, Z.transpose(0, 2, 1)))
+        curvature = np.maximum(curvature, 0.0)[:, None]
+        axes = axes.transpose(0, 2, 1)
+        along = np.matmul(axes, Z)
+        pull = np.matmul(target if weight is None else weight * target, along.transpose(0, 2, 1))
+        shrink = 1.0 / (curvature + total * np.array(self.strengths)[:, None])  # a line for every strength
+        residuals = target - np.matmul(shrink * pull, along)
+        leverage = np.matmul(shrink, np.square(along))
+        if self.fit_intercept:
+            leverage += 1.0 / total
+        if unit is not None:
+            leverage *= unit
+        unseen = residuals / np.maximum(1.0 - leverage, 1e-9)
+        losses = np.square(unseen)
+        best = np.add.reduce(losses if weight is None else weight * losses, 2).argmin(1)
+        tasks = np.arange(len(y))
+        shrink, residuals, unseen = (each[tasks, best][:, None] for each in (shrink, residuals, unseen))
+        np.matmul(shrink * pull, axes, out=solution[:, :, : Z.shape[1]])
+        losses = np.square(residuals)
+        freedom = total - np.add.reduce(curvature * shrink, 2, keepdims=True) - self.fit_intercept
+        noise = np.add.reduce(losses if weight is None else weight * losses, 2, keepdims=True)
+        noise = np.where(freedom >= 1.0, noise / np.maximum(freedom, 1.0), 0.0)
+        return Fits(*inputs.back(solution), (y - unseen)[:, 0], noise.ravel())
 
 
 def least_squares(fit_intercept: bool = True, balanced: bool = False) -> Ridge:
