@@ -17,8 +17,8 @@ from .learners import Fit
 from .tasks import Array, Rows
 
 FIRST = 8  # tasks before there is a prior
-MOST_COLUMNS = 100  # beyond them covariances cost more than they tell
-_WORK = 3e7  # numbers that one pass over the summaries may take
+MOST_COLUMNS = 50  # beyond them covariances cost more than they tell
+_WORK = 1e7  # numbers that one pass over the summaries may take
 _FEWEST = 48  # tasks that a prior rests on at least, where there are so many
 _STILL = 1e-7  # variance that counts as none, in units of the noise's
 
@@ -344,7 +344,7 @@ def _candidates(tasks: _Tasks) -> list[tuple[float, Prior]]:
     return found
 
 
-def _most_probable(tasks: _Tasks, kind: str, start: Prior | None = None, rounds: int = 60) -> Prior:
+def _most_probable(tasks: _Tasks, kind: str, start: Prior | None = None, rounds: int = 40) -> Prior:
     """Expectation and maximisation in turn, variances by MacKay's quicker rule."""
     m, size = len(tasks.grams), tasks.grams.shape[1]
     prior = start or _pooled(tasks)

@@ -184,7 +184,8 @@ class _Tasks:
         np.matmul(nearby.solution, self.matrix, self.state)
         margins = self.margins if self.weight is None else np.where(self.weight > 0.0, self.margins, 1.0)
         separable = np.minimum.reduce(margins, 2, keepdims=True) > 0.0
-        self.state *= np.where(separable, 2.5 if strength[0] < nearby.strength[0] else 0.5, 1.0)
+        longer = 2.5 if strength[0] < nearby.strength[0] else 0.5  # all tasks go the same way
+        self.state *= np.where(separable, longer, 1.0)
 
     def minimise(self, steps: int = 25) -> None:
         """Newton steps on the penalised loss, each task's until one hardly moves its margins.
@@ -242,6 +243,7 @@ class _Tasks:
         return squares
 
     def hessian(self) -> Array:
+        """The Hessians where the tasks are; leaves the slopes and curvatures of the rows' losses behind."""
         slope, row_slope, curvature = self.slope, self.row_slope, self.row_curvature
         np.exp(self.state, slope)
         np.add(slope, 1.0, slope)

@@ -60,7 +60,8 @@ class Ridge:
         axes = axes.transpose(0, 2, 1)
         along = np.matmul(axes, Z)
         pull = np.matmul(target if weight is None else weight * target, along.transpose(0, 2, 1))
-        shrink = 1.0 / (curvature + total * np.array(self.strengths)[:, None])  # a line for every strength
+        penalties = total * np.array(self.strengths)[:, None]  # rows of unit mean square have that mean curvature
+        shrink = 1.0 / (curvature + penalties)
         residuals = target - np.matmul(shrink * pull, along)
         leverage = np.matmul(shrink, np.square(along))
         if self.fit_intercept:
