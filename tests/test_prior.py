@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import BayesianRidge, LogisticRegression, Ridge
 
-from everspan.prior import Prior, Shrunk, Summary, foresees, is_mark, learn_prior, weak_prior, with_constant
+from everspan.empirical_bayes import learn_prior
+from everspan.prior import Prior, Shrunk, Summary, foresees, is_mark, weak_prior, with_constant
 from everspan.tasks import Rows
 
 
@@ -119,7 +120,7 @@ def planted(kind, seed=0, tasks=200, n=20, d=6, noise=0.5):
         deviations[:] = 0.7
     if kind == "each":
         deviations[:2] = 1.5
-    directions = np.linalg.qr(rng.standard_normal((d, 2)))[0] if kind == "full" else None
+    directions = np.linalg.qr(rng.standard_normal((d, 2)))[0] if kind == "factors" else None
     found = []
     for _ in range(tasks):
         weights = mean + deviations * rng.standard_normal(d)
@@ -131,15 +132,15 @@ def planted(kind, seed=0, tasks=200, n=20, d=6, noise=0.5):
     return found, mean
 
 
-@pytest.mark.parametrize("kind", ["none", "one", "each", "full"])
+@pytest.mark.parametrize("kind", ["none", "one", "each", "factors"])
 def test_what_was_planted_is_found(kind):
     summaries, mean = planted(kind)
     prior = learn_prior(summaries, constant=True, regression=True)
     covariance = np.linalg.inv(prior.precision)
     if kind == "none":  # one time in twelve AIC gives slopes a variance, of nearly nought
         assert np.diag(covariance)[:-1].max() < 0.01
-    else:
-        assert prior.kind == kind
+    else:  # two columns that vary are two factors too
+        assert prior.kind in (kind, "factors" if kind == "each" else kind)
     assert prior.noise == pytest.approx(0.25, rel=0.1)
     np.testing.assert_allclose(prior.mean[:-1], mean, atol=0.35)
     assert prior.mean[-1] == pytest.approx(3.0, abs=0.4)
@@ -151,20 +152,41 @@ def test_what_was_planted_is_found(kind):
         assert np.diag(covariance)[2:-1].max() < 0.05
 
 
-def test_columns_of_any_scale_are_the_same_to_it():
-    summaries, _ = planted("each")
-    scale = np.array([1e-4, 10.0, 1.0, 1e3, 5.0, 0.1, 1.0])
+@pytest.mark.parametrize("kind", ["one", "each", "factors"])
+def test_columns_of_any_scale_and_origin_are_the_same_to_it(kind):
+    summaries, _ = planted(kind, tasks=40)
+    change = np.diag([1e-4, 10.0, 1.0, 1e3, 5.0, 0.1, 1.0])
+    change[-1, :-1] = np.diag(change)[:-1] * [3.0, -1.0, 0.5, 2.0, 0.0, -4.0]  # the constant, added to columns
 
-    def stretched(summary):
+    def changed(summary):
         gram, moment, square, count = summary.parts()
-        return Summary.of(gram * np.outer(scale, scale), moment * scale, square, count)
+        return Summary.of(change.T @ gram @ change, change.T @ moment, square, count)
 
     plain = learn_prior(summaries, constant=True, regression=True)
-    other = learn_prior([stretched(s) for s in summaries], constant=True, regression=True)
-    np.testing.assert_allclose(other.mean * scale, plain.mean, rtol=1e-4, atol=1e-6)
+    other = learn_prior([changed(s) for s in summaries], constant=True, regression=True)
+    assert other.kind == plain.kind
+    np.testing.assert_allclose(change @ other.mean, plain.mean, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(
-        other.posterior(stretched(summaries[0])) * scale, plain.posterior(summaries[0]), rtol=1e-4
+        change @ other.posterior(changed(summaries[0])), plain.posterior(summaries[0]), rtol=1e-4, atol=1e-4
     )
+
+
+def test_directions_in_which_tasks_stray_are_found():
+    """Of weights that stray along two of twelve directions, the prior learns the directions, from few rows a task."""
+    rng = np.random.default_rng(1)
+    directions, mean = np.linalg.qr(rng.standard_normal((12, 2)))[0], rng.standard_normal(12)
+    summaries, truths = [], []
+    for _ in range(150):
+        truths.append(mean + directions @ (2.0 * rng.standard_normal(2)))
+        X = rng.standard_normal((8, 12))
+        summaries.append(Summary.of_numbers(Rows(X, X @ truths[-1] + 0.5 * rng.standard_normal(8)), False))
+    prior = learn_prior(summaries, constant=False, regression=True)
+    assert prior.kind == "factors"
+    values, found = np.linalg.eigh(np.linalg.inv(prior.precision))
+    assert np.linalg.svd(found[:, -2:].T @ directions)[1].min() > 0.98
+    assert values[-3] < 0.05 * values[-2]
+    errors = [np.linalg.norm(prior.posterior(s) - truth) for s, truth in zip(summaries, truths, strict=True)]
+    assert np.mean(errors) < 0.25 * np.mean([np.linalg.norm(truth - mean) for truth in truths])
 
 
 def test_one_variance_agrees_with_scikit_learns_evidence():
@@ -183,7 +205,7 @@ def test_fewer_than_eight_tasks_make_no_prior():
 
 def test_marks_are_fixed_and_hold_the_powers_of_two():
     marks = [n for n in range(5000) if is_mark(n)]
-    assert marks[:9] == [8, 10, 12, 14, 16, 20, 24, 28, 32]
+    assert marks[:14] == [8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 36]
     assert {8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096} <= set(marks)
     assert [mark for mark in marks if mark > 1000] == [1024, 2048, 4096]
 

@@ -1,11 +1,11 @@
-"""What earlier tasks say about the next: a normal prior on its weights, learned by empirical Bayes.
+"""What earlier tasks say about the next: a normal prior on its weights, and the learner that is drawn to it.
 
 The mean is the pooled direction; the covariance says how far tasks stray from it, and the constant strays on its own.
+`everspan.empirical_bayes` learns it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -18,24 +18,21 @@ from .tasks import Array, Rows
 
 FIRST = 8  # tasks before there is a prior
 MOST_COLUMNS = 50  # beyond them covariances cost more than they tell
-_WORK = 1e7  # numbers that one pass over the summaries may take
-_FEWEST = 48  # tasks that a prior rests on at least, where there are so many
-_STILL = 1e-7  # variance that counts as none, in units of the noise's
 
 
 def is_mark(tasks: int) -> bool:
-    """Whether the prior is learned after so many tasks: 8, 16, 32, ...; up to 1,024 at three counts between them too.
+    """Whether the prior is learned after so many tasks: 8, 16, 32, ...; up to 1,024 at counts between them too.
 
     Examples
     --------
     >>> from everspan.prior import is_mark
-    >>> [tasks for tasks in range(50) if is_mark(tasks)]
-    [8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48]
+    >>> [tasks for tasks in range(72) if is_mark(tasks)]
+    [8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 36, 40, 44, 48, 52, 56, 60, 64]
     """
     if tasks < FIRST:
         return False
     octave = 1 << (tasks.bit_length() - 1)
-    return tasks % (octave // 4 if octave < 1024 else octave) == 0
+    return tasks % (max(octave // 8, 2) if octave < 1024 else octave) == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +154,9 @@ class Prior:
     precision : array of shape (p, p)
     noise : float
         Variance of a regression's target about its predictor; one for halfspaces.
-    kind : {"none", "one", "each", "full", "given"}
-        How tasks stray from the mean: by their constants alone, with one variance for all columns, one for each, or in
-        any direction.
+    kind : {"none", "one", "each", "factors", "given"}
+        How tasks stray from the mean, for the most part: by their constants alone, with one variance for all columns,
+        one for each, or furthest along a few directions.
     trusted : bool
         Whether priors learned so far said something right about tasks that came after them.
     """
@@ -290,117 +287,3 @@ def foresees(correlations: Array) -> bool:
         return False
     mean, error = float(correlations.mean()), float(correlations.std(ddof=1) / np.sqrt(len(correlations)))
     return mean > max(3.0 * error, 0.05)
-
-
-# Learning it ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Tasks:
-    """The summaries of all tasks, stacked, in columns of unit size."""
-
-    grams: Array
-    moments: Array
-    squares: float
-    count: float
-    constant: bool
-    regression: bool
-
-    @property
-    def slopes(self) -> int:
-        return int(self.grams.shape[1]) - self.constant
-
-
-def learn_prior(summaries: Sequence[Summary], *, constant: bool, regression: bool) -> Prior | None:
-    """The prior under which the tasks' rows are most probable, less one for every variance it has to choose (AIC).
-
-    None where there are fewer than eight tasks.
-    """
-    if len(summaries) < FIRST:
-        return None
-    size = summaries[0].size
-    most = max(_FEWEST, int(_WORK / size**3))
-    chosen = np.unique(np.linspace(0, len(summaries) - 1, min(most, len(summaries))).round().astype(int))
-    parts = [summaries[i].parts() for i in chosen]
-    grams, moments = np.array([part[0] for part in parts]), np.array([part[1] for part in parts])
-    count = sum(part[3] for part in parts)
-    scale = np.sqrt(np.einsum("ijj->j", grams) / max(count, 1e-300))
-    scale[scale <= 1e-9 * scale.max(initial=0.0)] = 1.0
-    tasks = _Tasks(
-        grams / np.outer(scale, scale), moments / scale, sum(part[2] for part in parts), count, constant, regression
-    )
-    best = max(_candidates(tasks), key=lambda found: found[0])[1]
-    return replace(best, mean=best.mean / scale, precision=best.precision * np.outer(scale, scale))
-
-
-def _candidates(tasks: _Tasks) -> list[tuple[float, Prior]]:
-    found = []
-    for kind, choices in (("none", 0), ("one", 1), ("each", tasks.slopes)):
-        prior = _most_probable(tasks, kind)
-        found.append((_evidence(tasks, prior) - choices, prior))
-    if len(tasks.grams) >= tasks.slopes:
-        prior = _most_probable(tasks, "full", start=found[-1][1])
-        found.append((_evidence(tasks, prior) - tasks.slopes * (tasks.slopes + 1) // 2, prior))
-    return found
-
-
-def _most_probable(tasks: _Tasks, kind: str, start: Prior | None = None, rounds: int = 40) -> Prior:
-    """Expectation and maximisation in turn, variances by MacKay's quicker rule."""
-    m, size = len(tasks.grams), tasks.grams.shape[1]
-    prior = start or _pooled(tasks)
-    covariance = np.linalg.inv(prior.precision)
-    for _ in range(rounds):
-        spread = np.asarray(np.linalg.inv(tasks.grams / prior.noise + prior.precision), dtype=np.float64)
-        pull = tasks.moments / prior.noise + prior.precision.dot(prior.mean)
-        weights = np.matmul(spread, pull[:, :, None])[:, :, 0]
-        mean = weights.mean(axis=0)
-        away = weights - mean
-        noise = _noise(tasks, weights, spread) if tasks.regression else 1.0
-        if kind == "full":
-            new = (away.T.dot(away) + spread.sum(axis=0)) / m + _STILL * noise * np.eye(size)
-        else:
-            known = np.maximum(m - np.einsum("ijj->j", spread) / np.diag(covariance), 1e-3)  # well-determined effects
-            squares, slopes = np.square(away).sum(axis=0), slice(0, tasks.slopes)
-            variances = squares / known
-            if kind == "one":
-                variances[slopes] = squares[slopes].sum() / known[slopes].sum()
-            elif kind == "none":
-                variances[slopes] = 0.0
-            new = np.diag(np.clip(variances, _STILL * noise, 10.0 * np.diag(covariance)))
-        settled = np.abs(new - covariance).max() <= 1e-3 * np.abs(covariance).max()
-        covariance, prior = new, Prior(mean, np.linalg.inv(new), noise, kind)
-        if settled:
-            break
-    return prior
-
-
-def _pooled(tasks: _Tasks) -> Prior:
-    """One predictor for all tasks, and some freedom around it: where the search starts."""
-    size = tasks.grams.shape[1]
-    gram, moment = tasks.grams.sum(axis=0), tasks.moments.sum(axis=0)
-    mean = np.linalg.solve(gram + 1e-3 * np.trace(gram) / size * np.eye(size), moment)
-    left = (tasks.squares - 2.0 * mean.dot(moment) + mean.dot(gram).dot(mean)) / max(tasks.count, 1e-300)
-    noise = max(left, 1e-9 * tasks.squares / max(tasks.count, 1e-300), 1e-300) if tasks.regression else 1.0
-    variances = np.full(size, 0.02 * noise)
-    variances[tasks.slopes :] = 0.1 * noise
-    return Prior(mean, np.diag(1.0 / variances), noise)
-
-
-def _noise(tasks: _Tasks, weights: Array, spread: Array) -> float:
-    explained = 2.0 * np.vdot(weights, tasks.moments) - np.vdot(
-        weights, np.matmul(tasks.grams, weights[:, :, None])[:, :, 0]
-    )
-    left = tasks.squares - explained + np.vdot(tasks.grams, spread)
-    return float(max(left, 1e-9 * tasks.squares, 1e-300) / tasks.count)
-
-
-def _evidence(tasks: _Tasks, prior: Prior) -> float:
-    """The log-probability of all rows, up to what does not depend on the prior."""
-    precision = tasks.grams / prior.noise + prior.precision
-    pull = (tasks.moments - tasks.grams.dot(prior.mean)) / prior.noise
-    gained = np.vdot(pull, np.linalg.solve(precision, pull[:, :, None])[:, :, 0])
-    mean, moment = prior.mean, tasks.moments.sum(axis=0)
-    left = (tasks.squares - 2.0 * mean.dot(moment) + mean.dot(tasks.grams.sum(axis=0)).dot(mean)) / prior.noise
-    room = np.linalg.slogdet(precision)[1].sum() - len(tasks.grams) * np.linalg.slogdet(prior.precision)[1]
-    numbers = tasks.count * np.log(prior.noise) if tasks.regression else 0.0
-    return float(-0.5 * (numbers + room + left - gained))

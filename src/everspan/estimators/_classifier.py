@@ -284,7 +284,7 @@ class LifelongClassifier(ClassifierMixin, TaskStream):  # type: ignore[misc]
     def _all_in_short(self, Z: Array, y: Array, weights: Array) -> Array:
         if self._log_odds():
             return summaries_of_signs(Z, y, bool(self.fit_intercept), weights)
-        return np.stack([self._in_short(Rows(Z[i], y[i]), weights[i]).packed for i in range(len(y))])
+        return np.stack([self._in_short(Rows(Z[i], y[i]), None).packed for i in range(len(y))])
 
     def _note_classes(self, classes: list[Any]) -> None:
         codes: dict[Any, int] = {}

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from ..checks import AutoCheck, LeaveOneOut, is_plenty
+from ..empirical_bayes import learn_prior
 from ..learners import Fit, Fits, Learner
 from ..lifelong import Outcome, Rules, learn
-from ..prior import MOST_COLUMNS, Prior, Shrunk, Summary, foresees, is_mark, learn_prior, weak_prior
+from ..prior import MOST_COLUMNS, Prior, Shrunk, Summary, foresees, is_mark, weak_prior
 from ..representation import LinearRepresentation, Representation
 from ..tasks import Array, LabelSource, Rows, Table, TaskEvent
 from ..threads import one_thread
@@ -127,12 +128,13 @@ class TaskStream(LifelongEstimator):
         asked = alone and self._shares() and (outcome.doubt >= 2 or self._trusted() or len(self.history_) < _EARLY)
         doubt = (3 if outcome.stands_on == "prior" else outcome.doubt) if asked else 0
         fit, known = outcome.fit, outcome.representation
-        if doubt and outcome.stands_on != "prior":
-            weights = None  # where a weak prior puts them: there is none yet
-        elif self._of_columns(kept.version, doubt) or kept.version >= 0:
+        weights: Array | None
+        if outcome.stands_on == "prior" or self._of_columns(kept.version, 0) or kept.version >= 0:
             weights = np.append(fit.coef, fit.intercept) if self.fit_intercept else fit.coef
         else:
             weights = np.array([1.0, fit.intercept]) if self.fit_intercept else np.ones(1)
+        if outcome.stands_on != "prior":
+            weights = self._drawn(rows) if doubt else weights if self._log_odds() else None
         direction = kept.coefficients[0] * known.feature(kept.feature) if kept.version == -1 else kept.coefficients
         Z = self._coordinates(kept.version, doubt, direction, rows.X, known)
         summary = self._in_short(replace(rows, X=Z), weights)
@@ -159,14 +161,15 @@ class TaskStream(LifelongEstimator):
         return Z
 
     def _in_short(self, rows: Rows, weights: Array | None) -> Summary:
-        """The summary of rows in a predictor's coordinates, at its weights; None: those of a weak prior."""
+        """The summary of rows in a predictor's coordinates, at its log-odds; None: at those that a weak prior makes."""
         constant = bool(self.fit_intercept)
         if self._regression:
             return Summary.of_numbers(rows, constant)
-        if weights is None or not self._log_odds():
-            fit = Shrunk(weak_prior(rows, constant), regression=False, fit_intercept=constant).fit(rows)
-            weights = np.append(fit.coef, fit.intercept) if constant else fit.coef
-        return Summary.of_signs(rows, constant, weights)
+        return Summary.of_signs(rows, constant, _drawn(rows, None, constant) if weights is None else weights)
+
+    def _drawn(self, rows: Rows) -> Array | None:
+        """The log-odds of a task on all columns as the prior would have them."""
+        return None if self._regression else _drawn(rows, self.prior_, bool(self.fit_intercept))
 
     def _log_odds(self) -> bool:
         """Whether the learner's scores are log-odds."""
@@ -477,9 +480,8 @@ class TaskStream(LifelongEstimator):
         lifts = standing.directions is not None and (own.version < 0 or self._of_columns(own.version, own.doubt))
         whole = standing.directions.dot(fit.coef) if lifts and standing.directions is not None else fit.coef
         if self._of_columns(own.version, own.doubt):
-            new = self._in_short(rows, np.append(whole, fit.intercept) if constant else whole)
-        else:
-            new = self._in_short(Z, weights)
+            Z, weights = rows, np.append(whole, fit.intercept) if constant else whole
+        new = self._in_short(Z, weights if self._log_odds() or self._on_prior(own) else None)
         stays = own.version >= 0 and not self._on_prior(own)
         kept = own._replace(
             version=own.version if stays else -2,
@@ -621,6 +623,12 @@ class TaskStream(LifelongEstimator):
             intercept = float(np.mean([scale * b for scale, (_, b) in zip(scales, reads, strict=True)]))
             known = self._average = (stamp, direction, intercept)
         return known[1], known[2]
+
+
+def _drawn(rows: Rows, prior: Prior | None, constant: bool) -> Array:
+    """The log-odds of a halfspace, drawn to a prior; to a weak one, where there is none."""
+    fit = Shrunk(prior or weak_prior(rows, constant), regression=False, fit_intercept=constant).fit(rows)
+    return np.append(fit.coef, fit.intercept) if constant else fit.coef
 
 
 def _to_mark(tasks: int) -> int:

@@ -136,6 +136,7 @@ class _Tasks:
         self.row_slope, self.penalty_slope = self.slope[:, :, :n], self.slope[:, :, n:]
         self.row_curvature, self.penalty = self.curvature[:, :, :n], self.curvature[:, :, n:]
         self.slopes, self.moved_margins = self.slope.transpose(0, 2, 1), self.moved[:, :, :n]
+        self.moved_turned = self.moved_margins.transpose(0, 2, 1)
 
     def part(self, tasks: Any) -> _Tasks:
         weight, unit = (None if line is None else line[tasks] for line in (self.weight, self.unit))
@@ -237,9 +238,8 @@ class _Tasks:
         step = _solve(hessian, np.matmul(self.matrix, self.slopes))
         np.matmul(step.transpose(0, 2, 1), self.matrix, self.moved)
         np.subtract(self.state, self.moved, self.state)
-        moved = self.moved_margins
-        weighed = moved if self.weight is None else self.weight * moved
-        squares: list[float] = np.matmul(moved, weighed.transpose(0, 2, 1)).ravel().tolist()
+        moved = self.moved_margins if self.weight is None else self.weight * self.moved_margins
+        squares: list[float] = np.matmul(moved, self.moved_turned).ravel().tolist()
         return squares
 
     def hessian(self) -> Array:
@@ -258,11 +258,12 @@ class _Tasks:
             hessian: Array = np.matmul(self.scaled, self.turned)
             return hessian
         root = np.sqrt(curvature)
-        hessian = self.identity * self.penalty
         for first in range(0, root.shape[2], _BLOCK):
             block = slice(first, first + _BLOCK)
             scaled = self.rows[:, :, block] * root[:, :, block]
-            hessian += np.matmul(scaled, scaled.transpose(0, 2, 1))
+            product = np.matmul(scaled, scaled.transpose(0, 2, 1))
+            hessian = hessian + product if first else product
+        _diagonal(hessian)[:] += self.penalty[:, 0]
         return hessian
 
 
@@ -277,7 +278,9 @@ def _solve(hessians: Array, right: Array) -> Array:
         return solved
     solved = np.empty(right.shape)
     for task, hessian in enumerate(hessians):
-        solved[task] = lapack.dpotrs(_factor(hessian), right[task], lower=1)[0]
+        _, solved[task], info = lapack.dposv(hessian, right[task], lower=1)
+        if info:
+            solved[task] = lapack.dpotrs(_factor(hessian), right[task], lower=1)[0]
     return solved
 
 
@@ -288,8 +291,12 @@ def _inverse(hessians: Array, identity: Array) -> Array:
     for task, hessian in enumerate(hessians):
         lower = lapack.dpotri(_factor(hessian), lower=1)[0]  # its upper half is zero: the factor came clean
         inverse[task] = lower + lower.T
-    inverse *= 1.0 - 0.5 * identity
+    _diagonal(inverse)[:] *= 0.5
     return inverse
+
+
+def _diagonal(matrices: Array) -> Array:
+    return matrices.reshape(len(matrices), -1)[:, :: matrices.shape[1] + 1]
 
 
 def _factor(matrix: Array) -> Array:

@@ -1,0 +1,240 @@
+"""The prior on tasks' weights under which their rows are most probable, from their second-order summaries.
+
+Tasks may stray from their mean in ways from plain to rich: by their constants alone, with one variance for all columns,
+with one for each, and furthest along a few directions (factors). Each way is weighed by its evidence less one for every
+number it had to choose (AIC), and the prior has the mean and the covariance of them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.linalg import lapack
+
+from .prior import FIRST, Prior, Summary
+from .tasks import Array
+
+_WORK = 3e6  # numbers that one pass over the summaries may take
+_FEWEST = 48  # tasks that a prior rests on at least, where there are so many
+_ROUNDS = 40
+_STILL = 1e-6  # variance that counts as none, in units of the noise's
+_ALIKE = 3.0  # tasks' worth of belief that columns vary alike
+_FACTORS = 4  # at most
+
+
+def learn_prior(summaries: Sequence[Summary], *, constant: bool, regression: bool) -> Prior | None:
+    """The prior of these tasks; None where there are fewer than eight."""
+    if len(summaries) < FIRST:
+        return None
+    most = max(_FEWEST, int(_WORK / summaries[0].size ** 3))
+    chosen = np.unique(np.linspace(0, len(summaries) - 1, min(most, len(summaries))).round().astype(int))
+    parts = [summaries[i].parts() for i in chosen]
+    grams, moments = np.array([part[0] for part in parts]), np.array([part[1] for part in parts])
+    square, count = sum(part[2] for part in parts), max(sum(part[3] for part in parts), 1e-300)
+    change = _standardising(grams.sum(axis=0) / count, constant)
+    grams, moments = np.matmul(np.matmul(change.T, grams), change), moments.dot(change)
+    prior = _together(list(_weighed(_Tasks(grams, moments, square, count, constant, regression))))
+    back = np.linalg.inv(change)
+    return replace(prior, mean=change.dot(prior.mean), precision=back.T.dot(prior.precision).dot(back))
+
+
+def _standardising(gram: Array, constant: bool) -> Array:
+    """From weights of columns of mean nought, if there is a constant, and of unit size, to those of the columns."""
+    size = len(gram)
+    change = np.eye(size)
+    if constant and gram[-1, -1] > 0.0:
+        change[-1, :-1] = -gram[-1, :-1] / gram[-1, -1]
+    squares = np.einsum("ji,jk,ki->i", change, gram, change)
+    scale = np.sqrt(np.maximum(squares, 0.0))
+    scale[squares <= 1e-12 * np.maximum(np.diag(gram), squares.max(initial=0.0) * 1e-6)] = 1.0
+    standard: Array = change / scale
+    return standard
+
+
+def _together(weighed: list[tuple[float, _Way]]) -> Prior:
+    """One normal prior with the moments of all ways, each as probable as its score says."""
+    scores, ways = np.array([score for score, _ in weighed]), [way for _, way in weighed]
+    weights = np.exp(scores - scores.max())
+    weights /= weights.sum()
+    return Prior(
+        mean=weights.dot([way.mean for way in ways]),
+        precision=np.linalg.inv(np.tensordot(weights, [way.covariance for way in ways], 1)),
+        noise=float(weights.dot([way.noise for way in ways])),
+        kind=ways[int(weights.argmax())].kind,
+    )
+
+
+@dataclass(frozen=True)
+class _Tasks:
+    """The summaries of all tasks, stacked, in columns of unit size."""
+
+    grams: Array
+    moments: Array
+    square: float
+    count: float
+    constant: bool
+    regression: bool
+
+    @property
+    def size(self) -> int:
+        return int(self.grams.shape[1])
+
+    @property
+    def slopes(self) -> int:
+        return self.size - self.constant
+
+    def squares_left(self, weights: Array) -> float:
+        """The sum of squares that weights, one row a task, leave of the targets."""
+        fitted = np.vdot(weights, np.matmul(self.grams, weights[:, :, None])[:, :, 0])
+        left = self.square - 2.0 * float(np.vdot(weights, self.moments)) + float(fitted)
+        return max(left, 1e-9 * self.square, 1e-300)
+
+
+@dataclass(frozen=True)
+class _Way:
+    """One way in which tasks may stray from their mean, as it was learned."""
+
+    kind: str
+    factors: int
+    mean: Array
+    covariance: Array
+    noise: float
+    pull: float
+    """Variance of the mean's own slopes about nought."""
+
+
+def _weighed(tasks: _Tasks) -> Iterator[tuple[float, _Way]]:
+    """Every way of straying that is worth a look, with its score."""
+    pooled = _pooled(tasks)
+    none, _ = _learned(tasks, replace(pooled, kind="none"))
+    yield _evidence(tasks, none), none
+    one, _ = _learned(tasks, replace(pooled, kind="one"))
+    even = np.diag(one.covariance)
+    noise = 0.3 * pooled.noise  # to start with: noise of nought would stay so
+    each, known = _learned(tasks, replace(one, kind="each", noise=max(noise, one.noise)), even)
+    choices = float(np.sum(known[: tasks.slopes] / (known[: tasks.slopes] + _ALIKE)))
+    plain, varied = _evidence(tasks, one) - 1.0, _evidence(tasks, each) - choices
+    yield plain, one
+    yield varied, each
+    best, base, choices = (plain, one, 1.0) if plain >= varied else (varied, each, choices)
+    way, apart = base, np.diag(base.covariance)
+    for factors in range(1, min(_FACTORS, tasks.slopes - 1) + 1):
+        start = replace(way, kind="factors", factors=factors, noise=max(noise, way.noise))
+        way, _ = _learned(tasks, start, apart)
+        choices += tasks.size - factors + 1
+        score = _evidence(tasks, way) - choices
+        yield score, way
+        if score < best:
+            break
+        best = score
+
+
+def _pooled(tasks: _Tasks) -> _Way:
+    """One predictor for all tasks, and some freedom around it: where the search starts."""
+    gram, moment = tasks.grams.sum(axis=0), tasks.moments.sum(axis=0)
+    mean = np.linalg.solve(gram + 1e-3 * np.trace(gram) / tasks.size * np.eye(tasks.size), moment)
+    noise = 1.0
+    if tasks.regression:
+        noise = tasks.squares_left(np.broadcast_to(mean, tasks.moments.shape)) / tasks.count
+    variances = np.full(tasks.size, 0.02 * noise)
+    variances[tasks.slopes :] = 0.1 * noise
+    pull = max(float(np.square(mean[: tasks.slopes]).mean()) if tasks.slopes else 0.0, 1e-3 * noise)
+    return _Way("none", 0, mean, np.diag(variances), noise, pull)
+
+
+def _learned(tasks: _Tasks, way: _Way, around: Array | None = None) -> tuple[_Way, Array]:
+    """The most probable way of its kind, and how many tasks tell each variance.
+
+    In turn: the weights of all tasks and their mean, which is itself drawn to nought; then the variances, by MacKay's
+    quick rule, and the factors, by expectation and maximisation. ``around`` are the variances that each column's own
+    are drawn to, or the units in which directions other than factors vary alike.
+    """
+    m, slopes = len(tasks.grams), slice(0, tasks.slopes)
+    for place in range(_ROUNDS):
+        precision: Array = np.linalg.inv(way.covariance).astype(np.float64, copy=False)
+        spread = _inverses(tasks.grams / way.noise + precision)
+        left = spread.sum(axis=0)
+        alone = np.matmul(spread, tasks.moments[:, :, None])[:, :, 0] / way.noise  # the weights, were the mean nought
+        mean, settled = _mean(tasks, way, precision, left, alone.sum(axis=0))
+        weights = alone + spread.dot(precision.dot(mean))
+        away = weights - mean
+        pull = float(np.square(mean[slopes]).sum()) / max(settled, 0.5) + 1e-12 * way.noise
+        noise = way.noise
+        if tasks.regression:  # the rows that are not spent on weights
+            spent = m * tasks.size - float(np.vdot(precision, left)) + settled
+            noise = tasks.squares_left(weights) / max(tasks.count - spent, 0.2 * tasks.count)
+        before, squares = np.diag(way.covariance), np.square(away).sum(axis=0)
+        known = np.clip(m - np.diag(left) / before, 0.01, m)
+        if way.kind == "factors":
+            assert around is not None
+            covariance = _with_factors(away.T.dot(away), left, m, way, around)
+        else:
+            variances = _variances(way.kind, squares, known, slopes, around)
+            least = _STILL * noise
+            covariance = np.diag(np.clip(variances, np.maximum(before / 4.0, least), np.maximum(before * 4.0, least)))
+        change = np.abs(covariance - way.covariance).max() / np.abs(way.covariance).max()
+        pull = min(max(pull, way.pull / 3.0), way.pull * 3.0)
+        way = replace(way, mean=mean, covariance=covariance, noise=noise, pull=pull)
+        if place and change <= 1e-3:
+            break
+    return way, known
+
+
+def _inverses(matrices: Array) -> Array:
+    """Of positive definite matrices; twice as fast as those of any."""
+    inverses = np.empty(matrices.shape)
+    for place, matrix in enumerate(matrices):
+        factor, failed = lapack.dpotrf(matrix, clean=0)
+        inverses[place] = np.linalg.inv(matrix) if failed else lapack.dpotri(factor)[0]
+    above, below = np.triu_indices(matrices.shape[1], 1)
+    inverses[:, below, above] = inverses[:, above, below]
+    return inverses
+
+
+def _mean(tasks: _Tasks, way: _Way, precision: Array, left: Array, alone: Array) -> tuple[Array, float]:
+    """The mean that all rows together make most probable, and how many of its slopes they tell."""
+    told = len(tasks.grams) * precision - precision.dot(left).dot(precision)
+    own = np.full(tasks.size, 1e-4 / way.noise)
+    own[: tasks.slopes] = 1.0 / way.pull
+    doubt = np.linalg.inv(0.5 * (told + told.T) + np.diag(own))
+    settled = tasks.slopes - float(np.diag(doubt)[: tasks.slopes].sum()) / way.pull
+    return doubt.dot(precision.dot(alone)), min(max(settled, 0.0), float(tasks.slopes))
+
+
+def _variances(kind: str, squares: Array, known: Array, slopes: slice, around: Array | None) -> Array:
+    if kind == "each":
+        assert around is not None
+        drawn: Array = (squares + _ALIKE * around) / (known + _ALIKE)
+        return drawn
+    variances: Array = squares / known
+    variances[slopes] = squares[slopes].sum() / max(float(known[slopes].sum()), 1e-300) if kind == "one" else 0.0
+    return variances
+
+
+def _with_factors(away: Array, left: Array, m: int, way: _Way, around: Array) -> Array:
+    """The most probable covariance along its largest directions, and one variance along all others."""
+    unit = np.sqrt(around)
+    units = np.outer(unit, unit)
+    values, directions = np.linalg.eigh((away + left) / units / m)
+    others = directions[:, : -way.factors]
+    before = float(np.linalg.eigvalsh(way.covariance / units)[0])
+    squares, unknown = (float(np.vdot(others, (part / units).dot(others))) for part in (away, left))
+    known = max(m * others.shape[1] - unknown / before, 0.01)
+    values[: -way.factors] = min(max(squares / known, before / 4.0, _STILL), 4.0 * before)
+    whole: Array = (directions * values).dot(directions.T) * units
+    return whole
+
+
+def _evidence(tasks: _Tasks, way: _Way) -> float:
+    """The log-probability of all rows, up to what does not depend on the prior."""
+    inverse = np.linalg.inv(way.covariance)
+    precision = tasks.grams / way.noise + inverse
+    pull = (tasks.moments - tasks.grams.dot(way.mean)) / way.noise
+    gained = float(np.vdot(pull, np.linalg.solve(precision, pull[:, :, None])[:, :, 0]))
+    mean, moment = way.mean, tasks.moments.sum(axis=0)
+    left = (tasks.square - 2.0 * mean.dot(moment) + mean.dot(tasks.grams.sum(axis=0)).dot(mean)) / way.noise
+    room = np.linalg.slogdet(precision)[1].sum() - len(tasks.grams) * np.linalg.slogdet(inverse)[1]
+    numbers = tasks.count * np.log(way.noise) if tasks.regression else 0.0
+    return float(-0.5 * (numbers + room + left - gained))
