@@ -22,6 +22,7 @@ _ROUNDS = 40
 _STILL = 1e-6  # variance that counts as none, in units of the noise's
 _ALIKE = 3.0  # tasks' worth of belief that columns vary alike
 _FACTORS = 4  # at most
+_TEMPER = 3.0  # evidence that counts as one: no stream is as normal as the model
 
 
 def learn_prior(summaries: Sequence[Summary], *, constant: bool, regression: bool) -> Prior | None:
@@ -56,7 +57,7 @@ def _standardising(gram: Array, constant: bool) -> Array:
 def _together(weighed: list[tuple[float, _Way]]) -> Prior:
     """One normal prior with the moments of all ways, each as probable as its score says."""
     scores, ways = np.array([score for score, _ in weighed]), [way for _, way in weighed]
-    weights = np.exp(scores - scores.max())
+    weights = np.exp((scores - scores.max()) / _TEMPER)
     weights /= weights.sum()
     return Prior(
         mean=weights.dot([way.mean for way in ways]),

@@ -20,7 +20,7 @@ from .spread import Spread
 from .tasks import Action, Array, Labels, Rows
 from .threads import one_thread
 
-_FEW = 5  # rows of which nothing is learned alone
+FEW = 5  # rows, fewer of which teach nothing alone
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ class _Trial:
         if self.bounded:  # 1/2 + 1/6 + 1/12 + ... = 1: the promise holds for all tasks of the stream at once
             self.risk /= (position + 1) * (position + 2)
         self.looks = 0
-        self.few = len(labels.take()) < _FEW
+        self.few = len(labels.take()) < FEW
         self.vague = self.of_one_label() or self._lopsided()
 
     def _lopsided(self) -> bool:
@@ -205,8 +205,10 @@ class _Trial:
 
     def doubt(self, measured: _Measured) -> int:
         """How much there is that a fit is within epsilon: none, some, much, or more than its labels can ever answer."""
+        if self.few:
+            return 3
         if self.vague or measured.assessment.error > self.rules.epsilon:
-            return 3 if self.few else 2
+            return 2
         return int(measured.assessment.plausible > self.rules.epsilon)
 
     def fineness(self, measured: _Measured) -> float:

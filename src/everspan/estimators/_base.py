@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import os
 import time
 import warnings
 from abc import ABC, abstractmethod
@@ -22,8 +23,10 @@ from ..learners import Learner, named_learner
 from ..lifelong import Outcome, Rules, learn, refine
 from ..representation import LinearRepresentation, Representation, SubspaceRefiner
 from ..spread import Spread
+from ..store import StoreError, read, write
 from ..tasks import Array, History, Labels, Rows, TaskEvent
 from ._predictors import NO_SUMMARY, Kept, Predictors
+from ._saving import contents_of, parameters_of, restore
 
 
 class RepresentationWarning(UserWarning):
@@ -181,6 +184,9 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _is_plain(self, X: Any) -> bool:
         """Whether rows are numbers of the width seen before, finite, without names of columns."""
+        return self._has_shape(X) and math.isfinite(float(np.add.reduce(X.ravel())))
+
+    def _has_shape(self, X: Any) -> bool:
         return (
             type(X) is np.ndarray
             and X.dtype == np.float64
@@ -188,7 +194,6 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             and X.shape[1] == self.__dict__.get("n_features_in_", -1)
             and len(X) > 0
             and "feature_names_in_" not in self.__dict__
-            and math.isfinite(float(np.add.reduce(X.ravel())))
         )
 
     def _start(self, X: Array, weight: Array | None = None) -> None:
@@ -334,6 +339,45 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _forgotten(self, position: int) -> None:
         """Whatever else a kind of estimator must bring up to date."""
+
+    # On disk ---------------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all that was learned into one file, in the place of any that is there.
+
+        The file is an SQLite database without pickle (docs/format.md); NAME.everspan is the custom. It is whole at
+        every moment: if writing fails, what was there stays. Certificates of past refinements are not kept.
+
+        Parameters
+        ----------
+        path : path
+            Any existing file there must be one of everspan's.
+        """
+        check_is_fitted(self, "history_")
+        write(path, contents_of(self))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """The estimator that was saved: it predicts and learns on as the one that was, to the bit.
+
+        A file from a stranger cannot run code. It is checked before use, and `everspan.store.StoreError` says what is
+        wrong with it.
+        """
+        contents = read(path)
+        try:
+            kind, parameters = parameters_of(contents)
+            if kind != cls.__name__:
+                raise StoreError(f"holds a {kind:.60}: load it with that")
+            model = cls()
+            unknown = set(parameters) ^ set(model.get_params(deep=False))
+            if unknown:
+                raise StoreError(f"has parameters that this everspan has not, or lacks some: {sorted(unknown)!r:.80}")
+            model.set_params(**parameters)
+            model._rules()
+            restore(model, contents)
+        except (StoreError, ValueError, TypeError) as error:
+            raise StoreError(f"{path}: {error}") from error
+        return model
 
     # Reading ---------------------------------------------------------------------------------------------------------
 

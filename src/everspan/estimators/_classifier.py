@@ -222,6 +222,10 @@ class LifelongClassifier(ClassifierMixin, TaskStream):  # type: ignore[misc]
             self._label_sets: list[Any] = []
             self._label_set_of = array("q")
 
+    def _note_label_sets(self) -> None:
+        """After the label sets were read from a file."""
+        self.classes_ = _union(self._label_sets) if self._label_sets else np.zeros(0)
+
     def _truncate(self, tasks: int) -> None:
         super()._truncate(tasks)
         del self._label_set_of[tasks:]
@@ -257,18 +261,16 @@ class LifelongClassifier(ClassifierMixin, TaskStream):  # type: ignore[misc]
             task, classes, outcomes, _error_of_largest(outcomes, codes, weight), started, distinct_mean(centred, weight)
         )
 
-    def _plain_target(self, X: Any, y: Any) -> tuple[Array, Any] | None:
-        if self.class_weight is not None or self.loss != "error" or not self._is_plain(X):
-            return None
-        if type(y) is not np.ndarray or y.shape != (len(X),) or y.dtype.kind not in "iuf":
-            return None
-        low, high = y.min(), y.max()
-        upper = y == high
-        if not low < high or not np.isfinite(high - low) or not bool((upper | (y == low)).all()):
-            return None
-        if y.dtype.kind == "f" and (low != np.floor(low) or high != np.floor(high)):
-            return None
-        return np.where(upper, 1.0, -1.0), (low, high)
+    def _can_be_plain(self, dtype: np.dtype[Any]) -> bool:
+        return self.class_weight is None and self.loss == "error" and dtype.kind in "iuf"
+
+    def _plain_targets(self, y: Any) -> tuple[NDArray[np.bool_], Array, list[Any]]:
+        low, high = y.min(axis=1), y.max(axis=1)
+        upper = y == high[:, None]
+        plain = (low < high) & (upper | (y == low[:, None])).all(axis=1)
+        if y.dtype.kind == "f":
+            plain &= np.isfinite(high - low) & (low == np.floor(low)) & (high == np.floor(high))
+        return plain, np.where(upper, 1.0, -1.0), list(zip(low, high, strict=True))
 
     def _measured(self, Z: Array, y: Array, fits: Fits, rules: Rules) -> tuple[Array, Array, Array, NDArray[np.bool_]]:
         n, positive = y.shape[1], y > 0.0

@@ -103,10 +103,11 @@ class LifelongRegressor(RegressorMixin, TaskStream):  # type: ignore[misc]
         outcome = self._learn_one(Table(Rows(centred, y, weight)), rules, self._seed())
         return self._record(task, [outcome], outcome.assessment.error, started, mean=distinct_mean(centred, weight))
 
-    def _plain_target(self, X: Any, y: Any) -> tuple[Array, Any] | None:
-        if not (self._is_plain(X) and type(y) is np.ndarray and y.dtype == np.float64 and y.shape == (len(X),)):
-            return None
-        return (y, None) if np.isfinite(y).all() and y.min() < y.max() else None
+    def _can_be_plain(self, dtype: np.dtype[Any]) -> bool:
+        return dtype == np.float64
+
+    def _plain_targets(self, y: Any) -> tuple[NDArray[np.bool_], Array, list[Any]]:
+        return np.isfinite(y).all(axis=1) & (y.min(axis=1) < y.max(axis=1)), y, [None] * len(y)
 
     def _measured(self, Z: Array, y: Array, fits: Fits, rules: Rules) -> tuple[Array, Array, Array, NDArray[np.bool_]]:
         found = np.empty((3, len(y)))

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..checks import AutoCheck, LeaveOneOut, is_plenty
 from ..empirical_bayes import learn_prior
 from ..learners import Fit, Fits, Learner
-from ..lifelong import Outcome, Rules, learn
+from ..lifelong import FEW, Outcome, Rules, learn
 from ..prior import MOST_COLUMNS, Prior, Shrunk, Summary, foresees, is_mark, weak_prior
 from ..representation import LinearRepresentation, Representation
 from ..tasks import Array, LabelSource, Rows, Table, TaskEvent
@@ -27,7 +27,7 @@ from ._base import DriftWarning, LifelongEstimator, checked_choice, distinct_mea
 from ._labels import Demand
 from ._predictors import Kept
 from ._tables import checked_weight, distinct_tasks, rows_of_tasks
-from ._together import Block, Source, by_size
+from ._together import Block, Source
 from ._updates import Standing, Updated, known_of
 
 _ROWS = 1 << 16  # of which scores are found at once
@@ -128,16 +128,14 @@ class TaskStream(LifelongEstimator):
         asked = alone and self._shares() and (outcome.doubt >= 2 or self._trusted() or len(self.history_) < _EARLY)
         doubt = (3 if outcome.stands_on == "prior" else outcome.doubt) if asked else 0
         fit, known = outcome.fit, outcome.representation
-        weights: Array | None
-        if outcome.stands_on == "prior" or self._of_columns(kept.version, 0) or kept.version >= 0:
-            weights = np.append(fit.coef, fit.intercept) if self.fit_intercept else fit.coef
+        if doubt:
+            summary = self._doubtful(rows, self.prior_)
         else:
-            weights = np.array([1.0, fit.intercept]) if self.fit_intercept else np.ones(1)
-        if outcome.stands_on != "prior":
-            weights = self._drawn(rows) if doubt else weights if self._log_odds() else None
-        direction = kept.coefficients[0] * known.feature(kept.feature) if kept.version == -1 else kept.coefficients
-        Z = self._coordinates(kept.version, doubt, direction, rows.X, known)
-        summary = self._in_short(replace(rows, X=Z), weights)
+            weights = fit.coef if self._of_columns(kept.version, 0) or kept.version >= 0 else np.ones(1)
+            weights = np.append(weights, fit.intercept) if self.fit_intercept else weights
+            direction = kept.coefficients[0] * known.feature(kept.feature) if kept.version == -1 else kept.coefficients
+            Z = self._coordinates(kept.version, direction, rows.X, known)
+            summary = self._in_short(replace(rows, X=Z), weights if self._log_odds() else None)
         foreseen = math.nan
         if doubt and self.prior_ is not None:
             foreseen = self.prior_.foreseen(rows, bool(self.fit_intercept))
@@ -148,9 +146,9 @@ class TaskStream(LifelongEstimator):
         linear = isinstance(self.representation_, LinearRepresentation)
         return bool(doubt) or (version < 0 and linear and self.n_features_in_ <= MOST_COLUMNS)
 
-    def _coordinates(self, version: int, doubt: int, direction: Array, X: Array, known: Representation) -> Array:
+    def _coordinates(self, version: int, direction: Array, X: Array, known: Representation) -> Array:
         """What a predictor's weights weigh, of centred rows: its features, all columns, or else its own scores."""
-        if self._of_columns(version, doubt):
+        if self._of_columns(version, 0):
             return X
         lifted = known.lift(X)
         if version < 0:
@@ -161,15 +159,17 @@ class TaskStream(LifelongEstimator):
         return Z
 
     def _in_short(self, rows: Rows, weights: Array | None) -> Summary:
-        """The summary of rows in a predictor's coordinates, at its log-odds; None: at those that a weak prior makes."""
+        """The summary of rows in a predictor's coordinates, at its log-odds; None: where a weak prior has them."""
+        if self._regression or weights is None:
+            return self._doubtful(rows, None)
+        return Summary.of_signs(rows, bool(self.fit_intercept), weights)
+
+    def _doubtful(self, rows: Rows, prior: Prior | None) -> Summary:
+        """The summary of rows whose weights a prior draws; a weak one, where there is none."""
         constant = bool(self.fit_intercept)
         if self._regression:
             return Summary.of_numbers(rows, constant)
-        return Summary.of_signs(rows, constant, _drawn(rows, None, constant) if weights is None else weights)
-
-    def _drawn(self, rows: Rows) -> Array | None:
-        """The log-odds of a task on all columns as the prior would have them."""
-        return None if self._regression else _drawn(rows, self.prior_, bool(self.fit_intercept))
+        return Summary.of_doubtful_signs(rows, constant, prior or weak_prior(rows, constant))
 
     def _log_odds(self) -> bool:
         """Whether the learner's scores are log-odds."""
@@ -291,31 +291,21 @@ class TaskStream(LifelongEstimator):
             return None
         if type(rules.check) is not AutoCheck or rules.accept != "estimate" or len(tasks) < 2:
             return None
-        names, features, targets, means = set[Hashable](), dict[int, Array](), dict[int, Array](), dict[int, Array]()
-        room = np.empty((0, 0))  # for one task's rows, over and over
         size = known.dimension + bool(self.fit_intercept)
         block = Block(len(tasks), known.dimension, (size + 1) * (size + 2) // 2 + 1)
-        for place, (task, X, y) in enumerate(tasks):
-            if task is None or task in self._places or task in names:
-                continue
-            names.add(task)
-            plain = self._plain_target(X, y)
-            if plain is None or is_plenty(Rows(X, plain[0]), known.dimension):
-                continue
-            room = room if room.shape == X.shape else np.empty(X.shape)
-            centred = np.subtract(X, known.origin, out=room) if self.fit_intercept else X
-            features[place], (targets[place], block.classes[place]) = known.transform(centred), plain
-            mean = distinct_mean(centred)
-            if mean is not None:
-                means[place] = mean
-        for places in by_size(features):
-            Z, target = np.stack([features[i] for i in places]), np.stack([targets[i] for i in places])
-            fits = learner.fit_many(Z, target)
+        for together in self._alike(tasks, known.dimension).values():
+            features = self._features_of(tasks, together, known, block.means)
+            plain, target, classes = self._plain_targets(np.array([tasks[place][2] for place in together]))
+            plain &= np.isfinite(features).all(axis=(1, 2))  # as the rows are: what is not finite stays so
+            chosen = np.flatnonzero(plain).tolist()
+            places, Z, target = [together[i] for i in chosen], features[chosen], target[chosen]
+            fits = learner.fit_many(Z, target) if places else None
             if fits is None:
                 continue
-            block.fits.update((place, fits[i]) for i, place in enumerate(places))
+            for i, place in enumerate(places):
+                block.fits[place], block.classes[place] = fits[i], classes[chosen[i]]
             errors, plausible, noise, vague = self._measured(Z, target, fits, rules)
-            served = (errors <= rules.epsilon) & ~vague
+            served = (errors <= rules.epsilon) & ~vague & (Z.shape[1] >= FEW or not self._shares())
             early = self._shares() and len(self.history_) < _EARLY
             if self._trusted() or early:
                 served &= plausible <= rules.epsilon  # the others are looked at more closely
@@ -328,8 +318,38 @@ class TaskStream(LifelongEstimator):
             block.errors[places] = np.column_stack([errors, np.maximum(plausible - noise, 0.0)])
             block.summaries[places] = self._all_in_short(Z, target, weights)
             block.labels_used[places] = Z.shape[1]
-        block.means, block.seconds = means, (time.perf_counter() - started) / len(tasks)
+        block.seconds = (time.perf_counter() - started) / len(tasks)
         return block
+
+    def _alike(self, tasks: list[tuple[Hashable, Any, Any]], columns: int) -> dict[Any, list[int]]:
+        """New tasks that may need no preparation, those together that have as many rows and labels of one type."""
+        names, alike, can = set[Hashable](), dict[Any, list[int]](), dict[Any, bool]()
+        for place, (task, X, y) in enumerate(tasks):
+            if task is None or task in self._places or task in names:
+                continue
+            names.add(task)
+            if not self._has_shape(X) or type(y) is not np.ndarray or y.shape != X.shape[:1]:
+                continue
+            key = (len(X), y.dtype)
+            if key not in can:
+                can[key] = self._can_be_plain(y.dtype) and not is_plenty(Rows(X, y), columns)
+            if can[key]:
+                alike.setdefault(key, []).append(place)
+        return alike
+
+    def _features_of(
+        self, tasks: list[Any], places: list[int], known: LinearRepresentation, means: dict[int, Array]
+    ) -> Array:
+        """The features of tasks of one size; notes the means of their rows that are not nought."""
+        first = tasks[places[0]][1]
+        room, features = np.empty(first.shape), np.empty((len(places), len(first), known.dimension))
+        for out, place in zip(features, places, strict=True):
+            centred = np.subtract(tasks[place][1], known.origin, out=room) if self.fit_intercept else tasks[place][1]
+            out[:] = known.transform(centred)
+            mean = distinct_mean(centred)
+            if mean is not None:
+                means[place] = mean
+        return features
 
     def _record_served(self, names: list[Hashable], block: Block, place: int) -> list[TaskEvent]:
         """Write tasks that the features serve into the history."""
@@ -376,8 +396,12 @@ class TaskStream(LifelongEstimator):
         """What else is kept of tasks in a row."""
 
     @abstractmethod
-    def _plain_target(self, X: Any, y: Any) -> tuple[Array, Any] | None:
-        """The target of rows that need no preparation, as the loop sees it, and its classes; None where they do."""
+    def _can_be_plain(self, dtype: np.dtype[Any]) -> bool:
+        """Whether labels of this type may be such as need no preparation."""
+
+    @abstractmethod
+    def _plain_targets(self, y: Any) -> tuple[NDArray[np.bool_], Array, list[Any]]:
+        """Of labels of tasks of one size: which need no preparation, the target as the loop sees it, and classes."""
 
     def _learn(self, X: Any, y: Any, task: Hashable, sample_weight: Any, foreseen: Fit | None = None) -> TaskEvent:
         if y is None and isinstance(X, LabelSource):
@@ -481,7 +505,10 @@ class TaskStream(LifelongEstimator):
         whole = standing.directions.dot(fit.coef) if lifts and standing.directions is not None else fit.coef
         if self._of_columns(own.version, own.doubt):
             Z, weights = rows, np.append(whole, fit.intercept) if constant else whole
-        new = self._in_short(Z, weights if self._log_odds() or self._on_prior(own) else None)
+        if self._on_prior(own):
+            new = self._doubtful(Z, standing.known)
+        else:
+            new = self._in_short(Z, weights if self._log_odds() else None)
         stays = own.version >= 0 and not self._on_prior(own)
         kept = own._replace(
             version=own.version if stays else -2,
@@ -623,12 +650,6 @@ class TaskStream(LifelongEstimator):
             intercept = float(np.mean([scale * b for scale, (_, b) in zip(scales, reads, strict=True)]))
             known = self._average = (stamp, direction, intercept)
         return known[1], known[2]
-
-
-def _drawn(rows: Rows, prior: Prior | None, constant: bool) -> Array:
-    """The log-odds of a halfspace, drawn to a prior; to a weak one, where there is none."""
-    fit = Shrunk(prior or weak_prior(rows, constant), regression=False, fit_intercept=constant).fit(rows)
-    return np.append(fit.coef, fit.intercept) if constant else fit.coef
 
 
 def _to_mark(tasks: int) -> int:

@@ -73,11 +73,3 @@ class Block:
         """How many tasks from this one on are served."""
         rest = self.served[start : start + most]
         return int(rest.argmin()) if not rest.all() else len(rest)
-
-
-def by_size(features: dict[int, Array]) -> list[list[int]]:
-    """Tasks of one size together."""
-    sizes: dict[tuple[int, ...], list[int]] = {}
-    for place, Z in features.items():
-        sizes.setdefault(Z.shape, []).append(place)
-    return list(sizes.values())

@@ -1,0 +1,297 @@
+"""The one-file model on disk: an SQLite database without pickle, checked before it is believed.
+
+What a file holds is in docs/format.md. This module knows tables, arrays and names; the estimators say what they mean.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sqlite3
+import zlib
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+APPLICATION: Final = 0x45565350  # "EVSP", where SQLite keeps whose file it is
+FORMAT: Final = 1
+_DTYPES: Final = {"<f8": np.dtype("<f8"), "<i8": np.dtype("<i8"), "|b1": np.dtype("|b1")}
+_MOST: Final = 1 << 31  # bytes that one array may have
+_SCHEMA: Final = """
+CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL, checksum INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE arrays (
+    name TEXT PRIMARY KEY, dtype TEXT NOT NULL, shape TEXT NOT NULL, data BLOB NOT NULL, checksum INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE tasks (
+    position INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, name TEXT NOT NULL, action TEXT NOT NULL,
+    met INTEGER NOT NULL, error REAL, error_bound REAL, confidence REAL, labels_used INTEGER NOT NULL,
+    labels_wanted INTEGER, dimension INTEGER NOT NULL, features_learned INTEGER NOT NULL, seconds REAL, drift REAL,
+    label_set INTEGER, mean BLOB, checksum INTEGER NOT NULL
+);
+CREATE TABLE predictors (
+    task INTEGER NOT NULL, place INTEGER NOT NULL, version INTEGER NOT NULL, feature INTEGER NOT NULL,
+    coefficients BLOB NOT NULL, intercept REAL, reference REAL, plausible REAL, summary BLOB NOT NULL,
+    doubt INTEGER NOT NULL, foreseen REAL, checksum INTEGER NOT NULL, PRIMARY KEY (task, place)
+) WITHOUT ROWID;
+"""
+TASK: Final = [
+    "position",
+    "key",
+    "name",
+    "action",
+    "met",
+    "error",
+    "error_bound",
+    "confidence",
+    "labels_used",
+    "labels_wanted",
+    "dimension",
+    "features_learned",
+    "seconds",
+    "drift",
+    "label_set",
+    "mean",
+]
+PREDICTOR: Final = [
+    "task",
+    "place",
+    "version",
+    "feature",
+    "coefficients",
+    "intercept",
+    "reference",
+    "plausible",
+    "summary",
+    "doubt",
+    "foreseen",
+]
+
+
+class StoreError(ValueError):
+    """A file that is not a store, or not a sound one."""
+
+
+@dataclass
+class Contents:
+    """All that a file holds; rows of tasks and predictors in the order of TASK and PREDICTOR."""
+
+    about: dict[str, Any]
+    arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
+    tasks: list[tuple[Any, ...]] = field(default_factory=list)
+    predictors: list[tuple[Any, ...]] = field(default_factory=list)
+
+
+# Writing --------------------------------------------------------------------------------------------------------------
+
+
+def write(path: str | os.PathLike[str], contents: Contents) -> None:
+    """Put a whole file in the place of any that is there: at no moment is there half of one."""
+    target = Path(path)
+    folder = target.resolve().parent
+    if not folder.is_dir():
+        raise StoreError(f"{target}: there is no folder {target.parent}")
+    if target.is_dir():
+        raise StoreError(f"{target}: is a folder")
+    if target.exists():
+        with opened(target):
+            pass  # no other file than a store is ever replaced
+    part = folder / f".{target.name}.{os.getpid()}.part"
+    try:
+        with closing(sqlite3.connect(part)) as connection:
+            connection.executescript(
+                f"PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA application_id = {APPLICATION}; "
+                f"PRAGMA user_version = {FORMAT}; BEGIN; {_SCHEMA}"
+            )
+            _insert(connection, contents)
+            connection.commit()
+        with part.open("rb+") as file:
+            os.fsync(file.fileno())
+        part.replace(target)
+        _sync_folder(folder)
+    except (sqlite3.Error, OSError) as error:
+        raise StoreError(f"{target}: cannot be written: {error}") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _insert(connection: sqlite3.Connection, contents: Contents) -> None:
+    about = [(key, json.dumps(value, allow_nan=False)) for key, value in contents.about.items()]
+    arrays = [(name, *_packed(value)) for name, value in contents.arrays.items()]
+    for table, width, rows in (
+        ("about", 2, about),
+        ("arrays", 4, arrays),
+        ("tasks", len(TASK), contents.tasks),
+        ("predictors", len(PREDICTOR), contents.predictors),
+    ):
+        marks = ", ".join("?" * (width + 1))
+        connection.executemany(f"INSERT INTO {table} VALUES ({marks})", (_summed(row) for row in rows))
+
+
+def _packed(values: NDArray[Any]) -> tuple[str, str, bytes]:
+    dtype = values.dtype.newbyteorder("<").str
+    if dtype not in _DTYPES:
+        raise TypeError(f"arrays of {values.dtype} are not stored")
+    return dtype, json.dumps(values.shape), np.ascontiguousarray(values, dtype=dtype).tobytes()
+
+
+def _summed(row: Sequence[Any]) -> tuple[Any, ...]:
+    """A row as SQLite will give it back, where nan is NULL, and its checksum."""
+    plain = tuple(None if isinstance(value, float) and math.isnan(value) else value for value in row)
+    return (*plain, _checksum(plain))
+
+
+def _checksum(row: Sequence[Any]) -> int:
+    total = 0
+    for value in row:
+        text = value if isinstance(value, bytes) else repr(value).encode()
+        total = zlib.crc32(text, zlib.crc32(b"%d:" % len(text), total))
+    return total
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+# Reading --------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def opened(path: str | os.PathLike[str]) -> Iterator[sqlite3.Connection]:
+    """A connection that only reads, to a file that says it is a store of a format known here."""
+    target = Path(path)
+    if not target.exists():
+        raise StoreError(f"{target}: there is no such file")
+    if not target.is_file():
+        raise StoreError(f"{target}: is not a file")
+    try:
+        with closing(sqlite3.connect(f"{target.resolve().as_uri()}?mode=ro", uri=True, timeout=60.0)) as connection:
+            connection.execute("PRAGMA trusted_schema = OFF")
+            connection.execute("PRAGMA cell_size_check = ON")
+            (application,) = connection.execute("PRAGMA application_id").fetchone()
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            if application != APPLICATION:
+                raise StoreError(f"{target}: is not an everspan file")
+            if not 1 <= version <= FORMAT:
+                raise StoreError(
+                    f"{target}: has format {version}, and this everspan reads up to {FORMAT}: get a newer one"
+                )
+            _check_schema(target, connection)
+            yield connection
+    except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
+        raise StoreError(f"{target}: is damaged or no everspan file: {error}") from error
+
+
+def _check_schema(target: Path, connection: sqlite3.Connection) -> None:
+    """Tables are as they were made here: no view, trigger or computed column runs behind a name."""
+    found = {sql.strip() for (sql,) in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
+    if found != {statement.strip() for statement in _SCHEMA.split(";") if statement.strip()}:
+        raise StoreError(f"{target}: is damaged: its tables are not those of an everspan file")
+
+
+def read(path: str | os.PathLike[str]) -> Contents:
+    """All of a file, its checksums verified."""
+    with opened(path) as connection:
+        try:
+            about = {key: json.loads(text) for key, text in _rows(connection, "about", ["key", "value"])}
+            arrays = {
+                name: _unpacked(*rest)
+                for name, *rest in _rows(connection, "arrays", ["name", "dtype", "shape", "data"])
+            }
+            tasks = list(_rows(connection, "tasks", TASK))
+            return Contents(about, arrays, tasks, list(_rows(connection, "predictors", PREDICTOR)))
+        except (TypeError, ValueError, RecursionError, MemoryError) as error:
+            raise StoreError(f"{path}: is damaged: {error}") from error
+
+
+def _rows(connection: sqlite3.Connection, table: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    names = ", ".join(columns)
+    for *row, checksum in connection.execute(f"SELECT {names}, checksum FROM {table} ORDER BY 1, 2"):
+        if _checksum(row) != checksum:
+            raise ValueError(f"a checksum of table {table} is wrong, at {row[0]!r:.60}")
+        yield tuple(row)
+
+
+def _unpacked(dtype: str, shape: str, data: bytes) -> NDArray[Any]:
+    if dtype not in _DTYPES:
+        raise ValueError(f"an array of {dtype!r:.20}")
+    sizes = json.loads(shape)
+    if not isinstance(sizes, list) or not all(type(size) is int and 0 <= size <= _MOST for size in sizes):
+        raise ValueError("an array's shape")
+    if math.prod(sizes) * _DTYPES[dtype].itemsize != len(data):
+        raise ValueError("an array's size is not what its shape says")
+    return np.frombuffer(data, dtype=_DTYPES[dtype]).reshape(sizes).copy()
+
+
+# Names ----------------------------------------------------------------------------------------------------------------
+
+
+def encoded(name: Hashable) -> str:
+    """A task's name or a label as text: names, numbers, truth values, None, and tuples of them.
+
+    Examples
+    --------
+    >>> from everspan.store import decoded, encoded
+    >>> encoded(("acme", 7))
+    '["acme", 7]'
+    >>> decoded(encoded(("acme", 7)))
+    ('acme', 7)
+    """
+    return json.dumps(_plain(name), ensure_ascii=False)
+
+
+def _plain(name: Any) -> Any:
+    if isinstance(name, np.generic):
+        name = name.item()
+    if name is None or isinstance(name, bool | int):
+        return name
+    if isinstance(name, str):
+        return str(name)
+    if isinstance(name, float):
+        return {"float": name.hex()}
+    if isinstance(name, tuple):
+        return [_plain(part) for part in name]
+    raise TypeError(f"{name!r:.60} cannot be stored: names are text, numbers, truth values or tuples of them")
+
+
+def decoded(text: str) -> Any:
+    """What was `encoded`."""
+    return _restored(json.loads(text))
+
+
+def _restored(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_restored(part) for part in value)
+    if isinstance(value, dict):
+        (number,) = value.values()
+        if list(value) != ["float"] or not isinstance(number, str):
+            raise ValueError("a name")
+        return float.fromhex(number)
+    if isinstance(value, float):
+        raise ValueError("a name")
+    return value
+
+
+def key_of(name: Hashable) -> str:
+    """The same text for names that are equal: 1, 1.0 and True are one task."""
+    return encoded(_canonical(name))
+
+
+def _canonical(name: Any) -> Any:
+    if isinstance(name, np.generic):
+        name = name.item()
+    if isinstance(name, tuple):
+        return tuple(_canonical(part) for part in name)
+    if isinstance(name, bool) or (isinstance(name, float) and name.is_integer()):
+        return int(name)
+    return name
