@@ -10,8 +10,8 @@ import math
 import os
 import sqlite3
 import zlib
-from collections.abc import Hashable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -108,7 +108,10 @@ def write(path: str | os.PathLike[str], contents: Contents) -> None:
                 f"PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA application_id = {APPLICATION}; "
                 f"PRAGMA user_version = {FORMAT}; BEGIN; {_SCHEMA}"
             )
-            _insert(connection, contents)
+            put_facts(connection, contents.about)
+            put_arrays(connection, contents.arrays)
+            put(connection, "tasks", contents.tasks)
+            put(connection, "predictors", contents.predictors)
             connection.commit()
         with part.open("rb+") as file:
             os.fsync(file.fileno())
@@ -118,19 +121,6 @@ def write(path: str | os.PathLike[str], contents: Contents) -> None:
         raise StoreError(f"{target}: cannot be written: {error}") from error
     finally:
         part.unlink(missing_ok=True)
-
-
-def _insert(connection: sqlite3.Connection, contents: Contents) -> None:
-    about = [(key, json.dumps(value, allow_nan=False)) for key, value in contents.about.items()]
-    arrays = [(name, *_packed(value)) for name, value in contents.arrays.items()]
-    for table, width, rows in (
-        ("about", 2, about),
-        ("arrays", 4, arrays),
-        ("tasks", len(TASK), contents.tasks),
-        ("predictors", len(PREDICTOR), contents.predictors),
-    ):
-        marks = ", ".join("?" * (width + 1))
-        connection.executemany(f"INSERT INTO {table} VALUES ({marks})", (_summed(row) for row in rows))
 
 
 def _packed(values: NDArray[Any]) -> tuple[str, str, bytes]:
@@ -161,6 +151,76 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+class Writer:
+    """A connection that writes into a store, one transaction after another; others may read meanwhile.
+
+    Two processes may write into one file, but not behind each other's back: the one whose knowledge of the file is old
+    is told so, and nothing of either is lost.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        with opened(self.path) as connection:
+            self._change = _change_of(connection)
+        try:
+            self._connection = sqlite3.connect(self.path, timeout=60.0, isolation_level=None)
+            for pragma in (
+                "trusted_schema = OFF",
+                "cell_size_check = ON",
+                "journal_mode = WAL",
+                "synchronous = NORMAL",
+            ):
+                self._connection.execute(f"PRAGMA {pragma}")
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.path}: cannot be written: {error}") from error
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All that is done inside is in the file afterwards, or nothing is."""
+        connection = self._connection
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                if _change_of(connection) != self._change:
+                    raise StoreError(f"{self.path}: another process has learned into it meanwhile: load it again")
+                yield connection
+                put(connection, "about", [("change", json.dumps(self._change + 1))])
+                connection.execute("COMMIT")
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.path}: cannot be written: {error}") from error
+        self._change += 1
+
+    def close(self) -> None:
+        """Leave one file behind, where nobody else has it open."""
+        with suppress(sqlite3.Error):
+            self._connection.execute("PRAGMA journal_mode = DELETE")
+        self._connection.close()
+
+
+def _change_of(connection: sqlite3.Connection) -> int:
+    row = connection.execute("SELECT value FROM about WHERE key = 'change'").fetchone()
+    return int(row[0]) if row and str(row[0]).isdigit() else 0
+
+
+def put(connection: sqlite3.Connection, table: str, rows: Iterable[Sequence[Any]]) -> None:
+    """Put rows into a table, in the place of those with the same keys."""
+    summed = [_summed(row) for row in rows]
+    if summed:
+        marks = ", ".join("?" * len(summed[0]))
+        connection.executemany(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", summed)
+
+
+def put_arrays(connection: sqlite3.Connection, arrays: Mapping[str, NDArray[Any]]) -> None:
+    put(connection, "arrays", [(name, *_packed(values)) for name, values in arrays.items()])
+
+
+def put_facts(connection: sqlite3.Connection, about: Mapping[str, Any]) -> None:
+    put(connection, "about", [(key, json.dumps(value, allow_nan=False)) for key, value in about.items()])
 
 
 # Reading --------------------------------------------------------------------------------------------------------------

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from array import array
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,20 @@ from .. import checks, learners
 from ..functions import FunctionRepresentation, ReLU
 from ..prior import Prior
 from ..representation import LinearRepresentation, Representation
-from ..store import PREDICTOR, TASK, Contents, StoreError, decoded, encoded, key_of
+from ..store import (
+    PREDICTOR,
+    TASK,
+    Contents,
+    StoreError,
+    Writer,
+    decoded,
+    encoded,
+    key_of,
+    put,
+    put_arrays,
+    put_facts,
+    write,
+)
 from ..tasks import Array, History, TaskEvent
 from ._memory import RowMemory
 from ._predictors import Kept, Predictors
@@ -33,6 +48,67 @@ _OBJECTS = {  # parameters may be these, by name
 
 def contents_of(model: Any) -> Contents:
     """All that an estimator knows."""
+    tasks, predictors = _rows_of(model, range(len(model.history_)))
+    return Contents(_facts_of(model), _shared_arrays(model) | _own_arrays(model), tasks, predictors)
+
+
+class Journal:
+    """A file that follows an estimator: what a task changed is one transaction."""
+
+    def __init__(self, path: str | os.PathLike[str], model: Any) -> None:
+        """Of a model that was loaded from this file, or that is written into it now if there is none."""
+        if not Path(path).exists():
+            write(path, contents_of(model))
+        self._writer, self._model = Writer(path), model
+        self._note()
+
+    def _note(self) -> None:
+        model = self._model
+        self._facts, self._known, self._prior = _facts_of(model), model.representation_, getattr(model, "prior_", None)
+        self._versions = len(model.predictors_.bases)
+
+    def learned(self, tasks: Iterable[Hashable]) -> None:
+        """These tasks are new, or were updated."""
+        model = self._model
+        facts = _facts_of(model)
+        arrays: dict[str, NDArray[Any]] = {}
+        if model.representation_ is not self._known:
+            arrays = {name: values for name, values in _shared_arrays(model).items() if not self._has(name)}
+        if getattr(model, "prior_", None) is not self._prior or hasattr(model, "memory_"):
+            arrays |= _own_arrays(model)
+        gone = [f"basis/{v}" for v, width in enumerate(facts["versions"]) if width is None]
+        rows, predictors = _rows_of(model, sorted(model._position(task) for task in tasks))
+        with self._writer.transaction() as connection:
+            put_facts(connection, {key: fact for key, fact in facts.items() if self._facts.get(key) != fact})
+            put_arrays(connection, arrays)
+            connection.executemany("DELETE FROM arrays WHERE name = ?", [(name,) for name in gone])
+            put(connection, "tasks", rows)
+            put(connection, "predictors", predictors)
+        self._note()
+
+    def _has(self, name: str) -> bool:
+        """Whether the file has an array that never changes."""
+        kind, _, version = name.partition("/")
+        return kind == "basis" and int(version) < self._versions
+
+    def rewrite(self) -> None:
+        """All of the model anew, in one transaction: a task was forgotten."""
+        contents = contents_of(self._model)
+        with self._writer.transaction() as connection:
+            for table in ("arrays", "tasks", "predictors"):
+                connection.execute(f"DELETE FROM {table}")
+            connection.execute("DELETE FROM about WHERE key != 'change'")
+            put_facts(connection, contents.about)
+            put_arrays(connection, contents.arrays)
+            put(connection, "tasks", contents.tasks)
+            put(connection, "predictors", contents.predictors)
+        self._note()
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def _facts_of(model: Any) -> dict[str, Any]:
     known = model.representation_
     relu = isinstance(known, FunctionRepresentation)
     about: dict[str, Any] = {
@@ -45,32 +121,44 @@ def contents_of(model: Any) -> Contents:
         "representation": "relu" if relu else "linear",
         "versions": [None if basis is None else basis.shape[1] for basis in model.predictors_.bases],
     }
-    arrays = dict(_arrays_of(known))
-    for version, basis in enumerate(model.predictors_.bases):
-        if basis is not None:
-            arrays[f"basis/{version}"] = basis
     if relu:
         about["relu"] = dataclasses.asdict(known.kind) | {"centred": known.centred}
     prior = getattr(model, "prior_", None)
     if prior is not None:
         about["prior"] = {"noise": prior.noise, "kind": prior.kind, "trusted": prior.trusted}
-        arrays |= {"prior/mean": prior.mean, "prior/precision": prior.precision}
     if hasattr(model, "_label_sets"):
         about["label_sets"] = [_labels_text(labels) for labels in model._label_sets]
+    return about | _memory_about(model) if hasattr(model, "memory_") else about
+
+
+def _shared_arrays(model: Any) -> dict[str, NDArray[Any]]:
+    """The representation, and all versions of its basis that a predictor stands on."""
+    bases = enumerate(model.predictors_.bases)
+    return dict(_arrays_of(model.representation_)) | {f"basis/{v}": basis for v, basis in bases if basis is not None}
+
+
+def _own_arrays(model: Any) -> dict[str, NDArray[Any]]:
+    arrays: dict[str, NDArray[Any]] = {}
+    prior = getattr(model, "prior_", None)
+    if prior is not None:
+        arrays |= {"prior/mean": prior.mean, "prior/precision": prior.precision}
     if hasattr(model, "memory_"):
-        about |= _memory_about(model)
         arrays |= {"memory/rows": model.memory_.rows, "memory/counts": model.memory_.counts}
         arrays |= {"memory/keys": model.memory_.keys, "classifier/coef": model.coef_}
         arrays |= {"classifier/intercept": model.intercept_}
-    codes = getattr(model, "_label_set_of", [None] * len(model.history_))
-    means = model.predictors_._means
+    return arrays
+
+
+def _rows_of(model: Any, positions: Iterable[int]) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+    """The rows of tasks and of their predictors."""
+    codes, means = getattr(model, "_label_set_of", None), model.predictors_._means
     tasks, predictors = [], []
-    for position, (event, code) in enumerate(zip(model.history_, codes, strict=True)):
+    for position in positions:
         own = model.predictors_.of_task(position)
         mean = means.get(own.start) if len(own) else None
-        tasks.append(_task_row(position, event, code, mean))
+        tasks.append(_task_row(position, model.history_[position], None if codes is None else codes[position], mean))
         predictors += [_predictor_row(position, place, model.predictors_.at(i)) for place, i in enumerate(own)]
-    return Contents(about, arrays, tasks, predictors)
+    return tasks, predictors
 
 
 def _arrays_of(known: Representation) -> Iterator[tuple[str, NDArray[Any]]]:
