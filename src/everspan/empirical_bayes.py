@@ -2,7 +2,8 @@
 
 Tasks may stray from their mean in ways from plain to rich: by their constants alone, with one variance for all columns,
 with one for each, and furthest along a few directions (factors). Each way is weighed by its evidence less one for every
-number it had to choose (AIC), and the prior has the mean and the covariance of them all.
+number it had to choose (AIC; BIC for factors of regressions, whose noise has to be told from them), and the prior has
+the mean and the covariance of them all.
 """
 
 from __future__ import annotations
@@ -121,10 +122,11 @@ def _weighed(tasks: _Tasks) -> Iterator[tuple[float, _Way]]:
     yield varied, each
     best, base, choices = (plain, one, 1.0) if plain >= varied else (varied, each, choices)
     way, apart = base, np.diag(base.covariance)
+    price = max(1.0, 0.5 * np.log(len(tasks.grams))) if tasks.regression else 1.0  # a factor can pass for less noise
     for factors in range(1, min(_FACTORS, tasks.slopes - 1) + 1):
         start = replace(way, kind="factors", factors=factors, noise=max(noise, way.noise))
         way, _ = _learned(tasks, start, apart)
-        choices += tasks.size - factors + 1
+        choices += price * (tasks.size - factors + 1)
         score = _evidence(tasks, way) - choices
         yield score, way
         if score < best:
