@@ -412,16 +412,15 @@ class LifelongClassifier(ClassifierMixin, TaskStream):  # type: ignore[misc]
         """Row positions, scores and classes of every task asked for."""
         check_is_fitted(self, "history_")
         rows, rules = self._prepare(X), self._rules()
-        lifted = self._lifted(rows)
         if tasks is None:
-            return [(slice(None), *self._scores(lifted, task, rules))]
+            return [(slice(None), *self._scores(self._lifted(rows), task, rules))]
         if task is not None:
             raise ValueError("give either task, for all rows, or tasks, one a row")
-        names, places, known, plain, scores = self._at_once(lifted, tasks)
+        names, places, known, plain, scores = self._at_once(rows, tasks)
         sets = np.array(self._label_set_of)[known[places[plain]]] if len(plain) else np.zeros(0, dtype=np.intp)
         parts = [(plain[sets == code], scores[sets == code, None], self._label_sets[code]) for code in np.unique(sets)]
         rest = left_over(names, places, plain)
-        return [*parts, *((chosen, *self._scores(lifted[chosen], name, rules)) for name, chosen in rest)]
+        return [*parts, *((chosen, *self._scores(self._lifted(rows[chosen]), name, rules)) for name, chosen in rest)]
 
     def predict(self, X: Any, *, task: Hashable = None, tasks: Any = None) -> Any:
         """Labels of rows of one ``task``, or of a task a row (``tasks``)."""

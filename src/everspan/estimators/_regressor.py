@@ -154,16 +154,15 @@ class LifelongRegressor(RegressorMixin, TaskStream):  # type: ignore[misc]
         """Predictions for rows of one ``task``, or of a task a row (``tasks``)."""
         check_is_fitted(self, "history_")
         rows, rules = self._prepare(X), self._rules()
-        lifted = self._lifted(rows)
         if tasks is None:
-            return self._predictions(lifted, task, rules)
+            return self._predictions(self._lifted(rows), task, rules)
         if task is not None:
             raise ValueError("give either task, for all rows, or tasks, one a row")
         predictions = np.empty(len(rows))
-        names, places, _, plain, scores = self._at_once(lifted, tasks)
+        names, places, _, plain, scores = self._at_once(rows, tasks)
         predictions[plain] = scores
         for name, chosen in left_over(names, places, plain):
-            predictions[chosen] = self._predictions(lifted[chosen], name, rules)
+            predictions[chosen] = self._predictions(self._lifted(rows[chosen]), name, rules)
         return predictions
 
     def _predictions(self, X: Array, task: Hashable, rules: Any) -> Array:

@@ -30,7 +30,7 @@ from ._tables import checked_weight, distinct_tasks, rows_of_tasks
 from ._together import Block, Source
 from ._updates import Standing, Updated, known_of
 
-_ROWS = 1 << 16  # of which scores are found at once
+_ROWS = 1 << 12  # of which scores are found at once: they stay in the cache
 _TOGETHER = 512  # tasks that are fitted together at most
 _EARLY = 64  # tasks after which only doubtful ones are kept in columns, unless most are
 
@@ -597,7 +597,7 @@ class TaskStream(LifelongEstimator):
         rows, own = np.flatnonzero(chosen), among[places[chosen]]
         for first in range(0, len(rows), _ROWS):
             part = slice(first, first + _ROWS)
-            Z = X[rows[part], : len(basis)].dot(basis)
+            Z = self._lifted(X[rows[part]])[:, : len(basis)].dot(basis)
             scores[part] = np.einsum("ij,ij->i", Z, coefficients[own[part]]) + intercepts[own[part]]
         return names, places, known, rows, scores
 
