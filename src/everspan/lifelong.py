@@ -334,7 +334,9 @@ def _decided(assessment: Assessment, rows: Rows, level: float, hopeless: float) 
 
 
 def _share(chosen: Any, weight: Array | None) -> float:
-    return float(chosen.mean() if weight is None else weight.dot(chosen) / np.add.reduce(weight))
+    if weight is None:
+        return float(np.count_nonzero(chosen)) / len(chosen)
+    return float(weight.dot(chosen) / np.add.reduce(weight))
 
 
 def _surely_better(one: Assessment, other: Assessment) -> bool:

@@ -124,31 +124,38 @@ class Summary:
 
 def summaries_of_numbers(X: Array, y: Array, constant: bool, weight: Array | None = None) -> Array:
     """The packed summaries of many tasks of one size, one a row: X of shape (tasks, n, d), y of shape (tasks, n)."""
-    Z = _with_constants(X, constant)
-    weighted = Z if weight is None else Z * weight[:, :, None]
-    turned, target = weighted.transpose(0, 2, 1), y[:, :, None]
-    squares = np.square(y) if weight is None else weight * np.square(y)
+    Z, target = _with_constants(X, constant), y if weight is None else weight * y
     counts = np.full(len(y), float(y.shape[1])) if weight is None else np.add.reduce(weight, -1)
-    return _packed(np.matmul(turned, Z), np.matmul(turned, target), np.add.reduce(squares, -1), counts)
+    return _packed(Z, weight, target, np.add.reduce(target * y, -1), counts)
 
 
 def summaries_of_signs(X: Array, y: Array, constant: bool, solutions: Array, weight: Array | None = None) -> Array:
     """The same of halfspaces, at predictors of log-odds: solutions of shape (tasks, weights)."""
-    Z, solution = _with_constants(X, constant), solutions[:, :, None]
-    pull, curvature = _pull_and_curvature(np.matmul(Z, solution)[:, :, 0], y, weight)
-    grams = np.matmul((Z * curvature[:, :, None]).transpose(0, 2, 1), Z)
-    moments = np.matmul(grams, solution) + np.matmul(Z.transpose(0, 2, 1), pull[:, :, None])
-    return _packed(grams, moments, np.zeros(len(y)), np.add.reduce(curvature, -1))
+    Z = _with_constants(X, constant)
+    scores = np.matmul(Z, solutions[:, :, None])[:, :, 0]
+    pull, curvature = _pull_and_curvature(scores, y, weight)
+    return _packed(Z, curvature, curvature * scores + pull, np.zeros(len(y)), np.add.reduce(curvature, -1))
 
 
-def _packed(grams: Array, moments: Array, squares: Array, counts: Array) -> Array:
-    size = grams.shape[1] + 1
-    whole = np.empty((len(grams), size, size))
-    whole[:, :-1, :-1], whole[:, :-1, -1], whole[:, -1, -1] = grams, moments[:, :, 0], squares
-    first, second = _upper(size)
-    packed = np.empty((len(grams), len(first) + 1))
-    packed[:, :-1], packed[:, -1] = whole[:, first, second], counts
+def _packed(Z: Array, weight: Array | None, target: Array, squares: Array, counts: Array) -> Array:
+    """Weighted inner products of all pairs of columns, those with the (weighted) target, and what else is in them."""
+    tasks, n, size = Z.shape
+    weighted = np.empty((tasks, n, size + 1))
+    np.multiply(Z, 1.0 if weight is None else weight[:, :, None], weighted[:, :, :size])
+    weighted[:, :, size] = target
+    products = np.matmul(Z.transpose(0, 2, 1), weighted).reshape(tasks, -1)
+    upper = _upper_places(size)
+    packed = np.empty((tasks, len(upper) + 2))
+    packed[:, :-2], packed[:, -2], packed[:, -1] = products[:, upper], squares, counts
     return packed
+
+
+@cache
+def _upper_places(size: int) -> NDArray[np.intp]:
+    """Where the upper triangle is in ``size`` lines of one number more."""
+    first, second = np.triu_indices(size, 0, size + 1)
+    places: NDArray[np.intp] = first * (size + 1) + second
+    return places
 
 
 def _with_constants(X: Array, constant: bool) -> Array:
@@ -291,7 +298,7 @@ class Shrunk:
 def _pull_and_curvature(scores: Array, y: Array, weight: Array | None) -> tuple[Array, Array]:
     """First and minus second derivative of every row's log-likelihood by its score."""
     second = expit(scores)
-    pull, curvature = np.where(y > 0.0, 1.0, 0.0) - second, second * (1.0 - second)
+    pull, curvature = (y > 0.0) - second, second * (1.0 - second)
     if weight is None:
         return pull, curvature
     return weight * pull, weight * curvature

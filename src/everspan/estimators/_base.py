@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import operator
 import os
 import time
 import warnings
@@ -81,7 +82,7 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         state = self.__dict__
         given = [state[name] for name in _parameters(type(self))]
         known: tuple[list[Any], Rules] | None = state.get("_resolved")
-        if known is None or any(a is not b for a, b in zip(given, known[0], strict=True)):
+        if known is None or not all(map(operator.is_, given, known[0])):
             known = self._resolved = given, self._resolve()
         return known[1]
 
