@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.linear_model import BayesianRidge, LogisticRegression, Ridge
 
 from everspan.empirical_bayes import learn_prior
-from everspan.prior import Prior, Shrunk, Summary, foresees, is_mark, weak_prior, with_constant
+from everspan.prior import Prior, Shrunk, Summary, foresees, is_mark, next_mark, weak_prior, with_constant
 from everspan.tasks import Rows
 
 
@@ -208,6 +208,8 @@ def test_marks_are_fixed_and_hold_the_powers_of_two():
     assert marks[:14] == [8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 36]
     assert {8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096} <= set(marks)
     assert [mark for mark in marks if mark > 1000] == [1024, 2048, 4096]
+    for n in range(4096):
+        assert next_mark(n) == next(mark for mark in marks if mark > n)
 
 
 def test_a_prior_that_says_nothing_is_not_trusted():

@@ -29,10 +29,18 @@ def is_mark(tasks: int) -> bool:
     >>> [tasks for tasks in range(72) if is_mark(tasks)]
     [8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 36, 40, 44, 48, 52, 56, 60, 64]
     """
-    if tasks < FIRST:
-        return False
+    return tasks >= FIRST and tasks % _apart(tasks) == 0
+
+
+def next_mark(tasks: int) -> int:
+    """The first count after so many tasks at which the prior is learned."""
+    return FIRST if tasks < FIRST else tasks - tasks % _apart(tasks) + _apart(tasks)
+
+
+def _apart(tasks: int) -> int:
+    """How far apart marks are around so many tasks."""
     octave = 1 << (tasks.bit_length() - 1)
-    return tasks % (max(octave // 8, 2) if octave < 1024 else octave) == 0
+    return max(octave // 8, 2) if octave < 1024 else octave
 
 
 @dataclass(frozen=True, slots=True)

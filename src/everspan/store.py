@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 APPLICATION: Final = 0x45565350  # "EVSP", where SQLite keeps whose file it is
 FORMAT: Final = 1
-_DTYPES: Final = {"<f8": np.dtype("<f8"), "<i8": np.dtype("<i8"), "|b1": np.dtype("|b1")}
+_DTYPES: Final = {"<f8": np.dtype("<f8"), "<i8": np.dtype("<i8")}
 _MOST: Final = 1 << 31  # bytes that one array may have
 _SCHEMA: Final = """
 CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL, checksum INTEGER NOT NULL) WITHOUT ROWID;
@@ -91,7 +91,7 @@ class Contents:
 
 
 def write(path: str | os.PathLike[str], contents: Contents) -> None:
-    """Put a whole file in the place of any that is there: at no moment is there half of one."""
+    """Put all of this into a file, new or in the place of what it holds: at no moment is there half of it."""
     target = Path(path)
     folder = target.resolve().parent
     if not folder.is_dir():
@@ -99,8 +99,24 @@ def write(path: str | os.PathLike[str], contents: Contents) -> None:
     if target.is_dir():
         raise StoreError(f"{target}: is a folder")
     if target.exists():
-        with opened(target):
-            pass  # no other file than a store is ever replaced
+        _write_over(target, contents)
+    else:
+        _write_new(target, folder, contents)
+
+
+def _write_over(target: Path, contents: Contents) -> None:
+    """In one transaction: who has the file open, or left a journal beside it, is not overtaken."""
+    with opened(target) as connection:
+        change = change_of(connection)
+    writer = Writer(target, change)
+    try:
+        with writer.transaction() as connection:
+            replace_all(connection, contents)
+    finally:
+        writer.close()
+
+
+def _write_new(target: Path, folder: Path, contents: Contents) -> None:
     part = folder / f".{target.name}.{os.getpid()}.part"
     try:
         with closing(sqlite3.connect(part)) as connection:
@@ -108,19 +124,33 @@ def write(path: str | os.PathLike[str], contents: Contents) -> None:
                 f"PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA application_id = {APPLICATION}; "
                 f"PRAGMA user_version = {FORMAT}; BEGIN; {_SCHEMA}"
             )
-            put_facts(connection, contents.about)
-            put_arrays(connection, contents.arrays)
-            put(connection, "tasks", contents.tasks)
-            put(connection, "predictors", contents.predictors)
+            _put_all(connection, contents)
             connection.commit()
         with part.open("rb+") as file:
             os.fsync(file.fileno())
+        for journal in ("-wal", "-shm", "-journal"):  # of a file that is gone: SQLite would apply it to this one
+            target.with_name(target.name + journal).unlink(missing_ok=True)
         part.replace(target)
         _sync_folder(folder)
     except (sqlite3.Error, OSError) as error:
         raise StoreError(f"{target}: cannot be written: {error}") from error
     finally:
         part.unlink(missing_ok=True)
+
+
+def replace_all(connection: sqlite3.Connection, contents: Contents) -> None:
+    """Put these contents in the place of all others, inside a transaction."""
+    for table in ("arrays", "tasks", "predictors"):
+        connection.execute(f"DELETE FROM {table}")
+    connection.execute("DELETE FROM about WHERE key != 'change'")
+    _put_all(connection, contents)
+
+
+def _put_all(connection: sqlite3.Connection, contents: Contents) -> None:
+    put_facts(connection, contents.about)
+    put_arrays(connection, contents.arrays)
+    put(connection, "tasks", contents.tasks)
+    put(connection, "predictors", contents.predictors)
 
 
 def _packed(values: NDArray[Any]) -> tuple[str, str, bytes]:
@@ -160,10 +190,11 @@ class Writer:
     is told so, and nothing of either is lost.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
-        with opened(self.path) as connection:
-            self._change = _change_of(connection)
+    def __init__(self, path: str | os.PathLike[str], change: int) -> None:
+        """Of a file that is known as it was after so many changes."""
+        self.path, self._change = Path(path), change
+        with opened(self.path):
+            pass  # it is a store
         try:
             self._connection = sqlite3.connect(self.path, timeout=60.0, isolation_level=None)
             for pragma in (
@@ -183,7 +214,7 @@ class Writer:
         try:
             connection.execute("BEGIN IMMEDIATE")
             try:
-                if _change_of(connection) != self._change:
+                if change_of(connection) != self._change:
                     raise StoreError(f"{self.path}: another process has learned into it meanwhile: load it again")
                 yield connection
                 put(connection, "about", [("change", json.dumps(self._change + 1))])
@@ -202,7 +233,8 @@ class Writer:
         self._connection.close()
 
 
-def _change_of(connection: sqlite3.Connection) -> int:
+def change_of(connection: sqlite3.Connection) -> int:
+    """How many transactions a file has seen since it was made."""
     row = connection.execute("SELECT value FROM about WHERE key = 'change'").fetchone()
     return int(row[0]) if row and str(row[0]).isdigit() else 0
 

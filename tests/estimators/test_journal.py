@@ -95,6 +95,49 @@ def test_who_writes_second_is_told_and_nothing_is_lost(tmp_path):
     assert LifelongRegressor.load(path).tasks_ == [0, 1, 2]
 
 
+def test_a_journal_of_a_model_that_is_old_writes_nothing(tmp_path):
+    path, stream = tmp_path / "a.everspan", list(tasks(4))
+    model = LifelongRegressor()
+    model.learn_task(*stream[0][1:], task=0)
+    journal = Journal(path, model)
+    old = LifelongRegressor.load(path)
+    model.learn_task(*stream[1][1:], task=1)
+    journal.learned([1])
+    late = Journal(path, old)  # the other has written meanwhile
+    old.learn_task(*stream[2][1:], task=2)
+    with pytest.raises(StoreError, match="another process has learned into it meanwhile"):
+        late.learned([2])
+    check_same(LifelongRegressor.load(path), model)
+
+
+def test_saving_over_a_file_that_is_followed_or_was_killed(tmp_path):
+    """What lies in SQLite's journal beside the file is neither lost nor applied to what replaces it."""
+    path, stream = tmp_path / "a.everspan", list(tasks(30))
+    model = _after(stream, 5)
+    journal = Journal(path, model)
+    for name, X, y in stream[5:20]:
+        model.learn_task(X, y, task=name)
+        journal.learned([name])
+    beside = path.with_name(path.name + "-wal")
+    assert beside.stat().st_size
+    killed = tmp_path / "b.everspan"
+    killed.write_bytes(path.read_bytes())
+    killed.with_name(killed.name + "-wal").write_bytes(beside.read_bytes())
+    check_same(LifelongRegressor.load(killed), model)
+    other = _after(stream[20:], 6)
+    other.save(killed)
+    check_same(LifelongRegressor.load(killed), other)
+    gone = tmp_path / "c.everspan"
+    gone.with_name(gone.name + "-wal").write_bytes(beside.read_bytes())
+    other.save(gone)
+    check_same(LifelongRegressor.load(gone), other)
+    other.save(path)  # while it is followed: who follows is told
+    model.learn_task(*stream[20][1:], task=stream[20][0])
+    with pytest.raises(StoreError, match="another process"):
+        journal.learned([stream[20][0]])
+    check_same(LifelongRegressor.load(path), other)
+
+
 WORKER = """
 import os, sys
 sys.path.insert(0, sys.argv[2])

@@ -95,7 +95,7 @@ class LifelongClassifier(ClassifierMixin, TaskStream):  # type: ignore[misc]
         mean of the prior that was learned from them (the average, while there is none).
     prior : "learned" or None, default="learned"
         What a task is drawn to where its own labels leave doubt: the weights of other tasks, their mean and how far
-        they stray from it, learned after 8, 10, 12, 14, 16, 20, ... tasks. It takes linear features and at most 50
+        they stray from it, learned after 8, 10, 12, ... tasks. It takes linear features and at most 50
         columns.
     class_weight : dict, "balanced" or None, default=None
         How much rows of each class count: {label: weight}, 1 where a label has none, or "balanced": all classes of a

@@ -29,6 +29,7 @@ from ..store import (
     put,
     put_arrays,
     put_facts,
+    replace_all,
     write,
 )
 from ..tasks import Array, History, TaskEvent
@@ -59,7 +60,8 @@ class Journal:
         """Of a model that was loaded from this file, or that is written into it now if there is none."""
         if not Path(path).exists():
             write(path, contents_of(model))
-        self._writer, self._model = Writer(path), model
+            model._change = 0
+        self._writer, self._model = Writer(path, model._change), model
         self._note()
 
     def _note(self) -> None:
@@ -95,13 +97,7 @@ class Journal:
         """All of the model anew, in one transaction: a task was forgotten."""
         contents = contents_of(self._model)
         with self._writer.transaction() as connection:
-            for table in ("arrays", "tasks", "predictors"):
-                connection.execute(f"DELETE FROM {table}")
-            connection.execute("DELETE FROM about WHERE key != 'change'")
-            put_facts(connection, contents.about)
-            put_arrays(connection, contents.arrays)
-            put(connection, "tasks", contents.tasks)
-            put(connection, "predictors", contents.predictors)
+            replace_all(connection, contents)
         self._note()
 
     def close(self) -> None:
@@ -283,7 +279,7 @@ def _restore(model: Any, contents: Contents) -> None:
     if about["column_names"] is not None:
         model.feature_names_in_ = np.array([str(name) for name in about["column_names"]], dtype=object)
         _require(len(model.feature_names_in_) == columns, "column_names")
-    model._entropy = int(about["entropy"])
+    model._entropy, model._change = int(about["entropy"]), int(about.get("change", 0))
     model.predictors_ = _predictors(contents, about["versions"])
     basis = model.predictors_.bases[-1]
     _require(basis is not None, "the newest basis")

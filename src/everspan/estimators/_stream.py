@@ -19,7 +19,7 @@ from ..checks import AutoCheck, LeaveOneOut, is_plenty
 from ..empirical_bayes import learn_prior
 from ..learners import Fit, Fits, Learner
 from ..lifelong import FEW, Outcome, Rules, learn
-from ..prior import MOST_COLUMNS, Prior, Shrunk, Summary, foresees, is_mark, weak_prior
+from ..prior import MOST_COLUMNS, Prior, Shrunk, Summary, foresees, is_mark, next_mark, weak_prior
 from ..representation import LinearRepresentation, Representation
 from ..tasks import Array, LabelSource, Rows, Table, TaskEvent
 from ..threads import one_thread
@@ -270,7 +270,7 @@ class TaskStream(LifelongEstimator):
         block, place = self._fitted(waiting), 0
         known = self.__dict__.get("representation_"), self.__dict__.get("prior_")
         while place < len(waiting):
-            run = 0 if block is None else block.run(place, _to_mark(len(self.history_)))
+            run = 0 if block is None else block.run(place, next_mark(len(self.history_)) - len(self.history_))
             with self._all_or_nothing():
                 if block is not None and run:
                     events += self._record_served([task for task, _, _ in waiting[place : place + run]], block, place)
@@ -650,8 +650,3 @@ class TaskStream(LifelongEstimator):
             intercept = float(np.mean([scale * b for scale, (_, b) in zip(scales, reads, strict=True)]))
             known = self._average = (stamp, direction, intercept)
         return known[1], known[2]
-
-
-def _to_mark(tasks: int) -> int:
-    """How many tasks may still come before the prior is due."""
-    return next(count for count in range(1, tasks + 9) if is_mark(tasks + count))
