@@ -32,7 +32,7 @@ CREATE TABLE tasks (
     position INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, name TEXT NOT NULL, action TEXT NOT NULL,
     met INTEGER NOT NULL, error REAL, error_bound REAL, confidence REAL, labels_used INTEGER NOT NULL,
     labels_wanted INTEGER, dimension INTEGER NOT NULL, features_learned INTEGER NOT NULL, seconds REAL, drift REAL,
-    label_set INTEGER, mean BLOB, checksum INTEGER NOT NULL
+    label_set INTEGER, mean BLOB, seen BLOB, checksum INTEGER NOT NULL
 );
 CREATE TABLE predictors (
     task INTEGER NOT NULL, place INTEGER NOT NULL, version INTEGER NOT NULL, feature INTEGER NOT NULL,
@@ -57,6 +57,7 @@ TASK: Final = [
     "drift",
     "label_set",
     "mean",
+    "seen",
 ]
 PREDICTOR: Final = [
     "task",
@@ -291,24 +292,55 @@ def _check_schema(target: Path, connection: sqlite3.Connection) -> None:
         raise StoreError(f"{target}: is damaged: its tables are not those of an everspan file")
 
 
-def read(path: str | os.PathLike[str]) -> Contents:
-    """All of a file, its checksums verified."""
+@contextmanager
+def reading(path: str | os.PathLike[str]) -> Iterator[sqlite3.Connection]:
+    """A connection whose reads are all of one moment; what goes wrong is said of the file."""
     with opened(path) as connection:
         try:
-            about = {key: json.loads(text) for key, text in _rows(connection, "about", ["key", "value"])}
-            arrays = {
-                name: _unpacked(*rest)
-                for name, *rest in _rows(connection, "arrays", ["name", "dtype", "shape", "data"])
-            }
-            tasks = list(_rows(connection, "tasks", TASK))
-            return Contents(about, arrays, tasks, list(_rows(connection, "predictors", PREDICTOR)))
+            connection.execute("BEGIN")
+            yield connection
+        except StoreError:
+            raise
         except (TypeError, ValueError, RecursionError, MemoryError) as error:
             raise StoreError(f"{path}: is damaged: {error}") from error
 
 
-def _rows(connection: sqlite3.Connection, table: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    names = ", ".join(columns)
-    for *row, checksum in connection.execute(f"SELECT {names}, checksum FROM {table} ORDER BY 1, 2"):
+def read(path: str | os.PathLike[str], most: int | None = None) -> Contents:
+    """All of a file, its checksums verified; without its tasks, where these are more than ``most``."""
+    with reading(path) as connection:
+        contents = Contents(
+            {key: json.loads(text) for key, text in _rows(connection, "about", ["key", "value"])},
+            {
+                name: _unpacked(*rest)
+                for name, *rest in _rows(connection, "arrays", ["name", "dtype", "shape", "data"])
+            },
+        )
+        tasks = contents.about.get("tasks")
+        if most is None or type(tasks) is not int or tasks <= most:
+            contents.tasks = list(_rows(connection, "tasks", TASK))
+            contents.predictors = list(_rows(connection, "predictors", PREDICTOR))
+        return contents
+
+
+def read_tasks(connection: sqlite3.Connection, keys: Iterable[str]) -> Contents:
+    """The rows of tasks with these keys, in the order of the stream; those that are not there are left out."""
+    found, chosen = Contents({}), sorted(set(keys))
+    for first in range(0, len(chosen), 500):
+        part = chosen[first : first + 500]
+        found.tasks += _rows(connection, "tasks", TASK, f"key IN ({', '.join('?' * len(part))})", part)
+    found.tasks.sort()
+    positions = [row[0] for row in found.tasks]
+    for first in range(0, len(positions), 500):
+        part = positions[first : first + 500]
+        found.predictors += _rows(connection, "predictors", PREDICTOR, f"task IN ({', '.join('?' * len(part))})", part)
+    return found
+
+
+def _rows(
+    connection: sqlite3.Connection, table: str, columns: Sequence[str], where: str = "TRUE", values: Sequence[Any] = ()
+) -> Iterator[tuple[Any, ...]]:
+    query = f"SELECT {', '.join(columns)}, checksum FROM {table} WHERE {where} ORDER BY 1, 2"
+    for *row, checksum in connection.execute(query, values):
         if _checksum(row) != checksum:
             raise ValueError(f"a checksum of table {table} is wrong, at {row[0]!r:.60}")
         yield tuple(row)

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -27,7 +28,11 @@ from ..spread import Spread
 from ..store import StoreError, read, write
 from ..tasks import Array, History, Labels, Rows, TaskEvent
 from ._predictors import NO_SUMMARY, Kept, Predictors
+from ._on_disk import OnDisk
 from ._saving import contents_of, parameters_of, restore
+
+
+EAGER = 2000  # tasks up to which a file is read at once
 
 
 class RepresentationWarning(UserWarning):
@@ -148,6 +153,7 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def _all_or_nothing(self) -> Iterator[None]:
         """A call that fails changes nothing: what it added is taken back."""
         self._undo: list[Callable[[], None]] = []  # how to take back what updates replaced
+        self._load_tasks()
         before = dict(self.__dict__)
         mark = self.predictors_.mark() if "predictors_" in before else None
         try:
@@ -171,7 +177,8 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         for name in [
             name
             for name in vars(self)
-            if name.endswith("_") or name in ("_places", "_warned", "_average", "_entropy", "_read")
+            if name.endswith("_")
+            or name in ("_places", "_warned", "_average", "_entropy", "_read", "_seen", "_bases", "_on_disk")
         ]:
             delattr(self, name)
 
@@ -334,6 +341,7 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         names = [name for name, place in self._places.items() if place != position]
         self.representation_, self.predictors_ = representation, predictors
         self._places = {name: place for place, name in enumerate(names)}
+        self.__dict__.get("_seen", {}).pop(task, None)
         self.history_ = self.history_.without(position)
         self._forgotten(position)
         return self
@@ -362,9 +370,10 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """The estimator that was saved: it predicts and learns on as the one that was, to the bit.
 
         A file from a stranger cannot run code. It is checked before use, and `everspan.store.StoreError` says what is
-        wrong with it.
+        wrong with it. Of a file with many thousands of tasks only what they share is read at once, and tasks when they
+        are asked for; if the file has changed by then, that is said.
         """
-        contents = read(path)
+        contents = read(path, EAGER)
         try:
             kind, parameters = parameters_of(contents)
             if kind != cls.__name__:
@@ -378,7 +387,36 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             restore(model, contents)
         except (StoreError, ValueError, TypeError) as error:
             raise StoreError(f"{path}: {error}") from error
+        if "history_" not in model.__dict__:
+            model._on_disk = OnDisk(Path(path).resolve(), model._change, contents.about["tasks"])
         return model
+
+    def __getattr__(self, name: str) -> Any:
+        """What is still on disk is read when it is asked for."""
+        if name in ("history_", "predictors_", "_places", "_label_set_of", "_seen") and "_on_disk" in self.__dict__:
+            self._load_tasks()
+            return self.__dict__[name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __getstate__(self) -> Any:
+        self._load_tasks()
+        return super().__getstate__()
+
+    def _load_tasks(self) -> None:
+        """Read all tasks that are still on disk."""
+        if "_on_disk" in self.__dict__:
+            self._on_disk.load_all(self)
+            del self._on_disk
+
+    def _reader(self, task: Hashable, tasks: Any = None) -> Self:
+        """A model that knows the tasks asked for, and predicts as this one does."""
+        if "_on_disk" not in self.__dict__:
+            return self
+        found = self._on_disk.reader(self, task, tasks)
+        if found is None:
+            self._load_tasks()
+            return self
+        return found
 
     # Reading ---------------------------------------------------------------------------------------------------------
 

@@ -410,6 +410,9 @@ class LifelongClassifier(ClassifierMixin, TaskStream):  # type: ignore[misc]
 
     def _by_task(self, X: Any, task: Hashable, tasks: Any) -> list[tuple[Any, Array, Any]]:
         """Row positions, scores and classes of every task asked for."""
+        reader = self._reader(task, tasks)
+        if reader is not self:
+            return reader._by_task(X, task, tasks)
         check_is_fitted(self, "history_")
         rows, rules = self._prepare(X), self._rules()
         if tasks is None:

@@ -152,6 +152,9 @@ class LifelongRegressor(RegressorMixin, TaskStream):  # type: ignore[misc]
 
     def predict(self, X: Any, *, task: Hashable = None, tasks: Any = None) -> Array:
         """Predictions for rows of one ``task``, or of a task a row (``tasks``)."""
+        reader = self._reader(task, tasks)
+        if reader is not self:
+            return reader.predict(X, task=task, tasks=tasks)
         check_is_fitted(self, "history_")
         rows, rules = self._prepare(X), self._rules()
         if tasks is None:

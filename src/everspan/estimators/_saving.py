@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import checks, learners
+from .. import __version__, checks, learners
 from ..functions import FunctionRepresentation, ReLU
 from ..prior import Prior
 from ..representation import LinearRepresentation, Representation
@@ -108,6 +108,7 @@ def _facts_of(model: Any) -> dict[str, Any]:
     known = model.representation_
     relu = isinstance(known, FunctionRepresentation)
     about: dict[str, Any] = {
+        "library": f"everspan {__version__}",
         "kind": type(model).__name__,
         "parameters": {name: _text(name, value) for name, value in model.get_params(deep=False).items()},
         "columns": model.n_features_in_,
@@ -122,6 +123,8 @@ def _facts_of(model: Any) -> dict[str, Any]:
     prior = getattr(model, "prior_", None)
     if prior is not None:
         about["prior"] = {"noise": prior.noise, "kind": prior.kind, "trusted": prior.trusted}
+    if hasattr(model, "table_"):
+        about["table"] = model.table_
     if hasattr(model, "_label_sets"):
         about["label_sets"] = [_labels_text(labels) for labels in model._label_sets]
     return about | _memory_about(model) if hasattr(model, "memory_") else about
@@ -148,11 +151,12 @@ def _own_arrays(model: Any) -> dict[str, NDArray[Any]]:
 def _rows_of(model: Any, positions: Iterable[int]) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
     """The rows of tasks and of their predictors."""
     codes, means = getattr(model, "_label_set_of", None), model.predictors_._means
-    tasks, predictors = [], []
+    seen, tasks, predictors = getattr(model, "_seen", {}), [], []
     for position in positions:
         own = model.predictors_.of_task(position)
         mean = means.get(own.start) if len(own) else None
-        tasks.append(_task_row(position, model.history_[position], None if codes is None else codes[position], mean))
+        event, code = model.history_[position], None if codes is None else codes[position]
+        tasks.append(_task_row(position, event, code, mean, seen.get(event.task)))
         predictors += [_predictor_row(position, place, model.predictors_.at(i)) for place, i in enumerate(own)]
     return tasks, predictors
 
@@ -166,10 +170,12 @@ def _arrays_of(known: Representation) -> Iterator[tuple[str, NDArray[Any]]]:
             yield f"representation/{part.name}", value.astype(np.int64) if value.dtype.kind == "i" else value
 
 
-def _task_row(position: int, event: TaskEvent, code: int | None, mean: Array | None) -> tuple[Any, ...]:
+def _task_row(
+    position: int, event: TaskEvent, code: int | None, mean: Array | None, seen: bytes | None
+) -> tuple[Any, ...]:
     values = {name: getattr(event, name, None) for name in TASK}
     values |= {"position": position, "key": key_of(event.task), "name": encoded(event.task), "met": int(event.met)}
-    values |= {"label_set": code, "mean": None if mean is None else mean.tobytes()}
+    values |= {"label_set": code, "mean": None if mean is None else mean.tobytes(), "seen": seen}
     return tuple(values[name] for name in TASK)
 
 
@@ -269,7 +275,18 @@ def parameters_of(contents: Contents) -> tuple[str, dict[str, Any]]:
         raise StoreError(f"is damaged: {type(error).__name__} {error}") from error
 
 
+def restore_tasks(model: Any, contents: Contents) -> None:
+    """Give these tasks, and no others, to an estimator whose shared state is there."""
+    try:
+        _restore_tasks(model, contents)
+    except StoreError:
+        raise
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, AssertionError) as error:
+        raise StoreError(f"is damaged: {type(error).__name__} {error}") from error
+
+
 def _restore(model: Any, contents: Contents) -> None:
+    """The shared state; the tasks too, where the contents have them."""
     about, arrays = contents.about, contents.arrays
     for name, values in arrays.items():
         _require(values.dtype != np.float64 or bool(np.isfinite(values).all()), f"{name} is not finite")
@@ -280,24 +297,42 @@ def _restore(model: Any, contents: Contents) -> None:
         model.feature_names_in_ = np.array([str(name) for name in about["column_names"]], dtype=object)
         _require(len(model.feature_names_in_) == columns, "column_names")
     model._entropy, model._change = int(about["entropy"]), int(about.get("change", 0))
-    model.predictors_ = _predictors(contents, about["versions"])
-    basis = model.predictors_.bases[-1]
+    model._bases = _bases(arrays, about["versions"])
+    basis = model._bases[-1]
     _require(basis is not None, "the newest basis")
     model.representation_ = _representation(about, arrays, basis)
-    _check_predictors(model.predictors_, model.representation_)
-    model.history_ = History([_event(row) for row in contents.tasks])
-    model._places = {event.task: position for position, event in enumerate(model.history_)}
-    _require(len(model._places) == len(model.history_) == about["tasks"], "tasks")
     if hasattr(model, "prior"):
         model.prior_ = _prior(about.get("prior"), arrays, columns + bool(model.fit_intercept))
+    if "table" in about:
+        _require(isinstance(about["table"], dict), "table")
+        model.table_ = about["table"]
     if "label_sets" in about:
         model._label_sets = [_labels(text) for text in about["label_sets"]]
-        codes = [row[TASK.index("label_set")] for row in contents.tasks]
-        _require(all(type(code) is int and 0 <= code < len(model._label_sets) for code in codes), "label_set")
-        model._label_set_of = array("q", codes)
         model._note_label_sets()
     if "memory" in about:
         _restore_memory(model, about, arrays)
+    if contents.tasks or not about["tasks"]:
+        _restore_tasks(model, contents)
+        _require(len(model._places) == about["tasks"], "tasks")
+        del model._bases
+
+
+def _restore_tasks(model: Any, contents: Contents) -> None:
+    model.predictors_ = _predictors(contents, model._bases)
+    _check_predictors(model.predictors_, model.representation_)
+    model.history_ = History([_event(row) for row in contents.tasks])
+    model._places = {event.task: position for position, event in enumerate(model.history_)}
+    _require(len(model._places) == len(model.history_), "tasks")
+    if hasattr(model, "_label_sets"):
+        codes = [row[TASK.index("label_set")] for row in contents.tasks]
+        _require(all(type(code) is int and 0 <= code < len(model._label_sets) for code in codes), "label_set")
+        model._label_set_of = array("q", codes)
+    seen = TASK.index("seen")
+    model._seen = {
+        event.task: bytes(row[seen])
+        for event, row in zip(model.history_, contents.tasks, strict=True)
+        if row[seen] is not None
+    }
 
 
 def _require(fine: bool, what: str) -> None:
@@ -305,15 +340,17 @@ def _require(fine: bool, what: str) -> None:
         raise ValueError(what)
 
 
-def _predictors(contents: Contents, versions: list[int | None]) -> Predictors:
-    predictors = Predictors()
-    for version, width in enumerate(versions):
-        basis = contents.arrays.get(f"basis/{version}")
+def _bases(arrays: dict[str, NDArray[Any]], versions: list[int | None]) -> list[Array | None]:
+    bases = [arrays.get(f"basis/{version}") for version in range(len(versions))]
+    for version, (basis, width) in enumerate(zip(bases, versions, strict=True)):
         _require((basis is None) == (width is None), f"basis {version}")
-        if basis is not None:
-            _require(basis.ndim == 2 and basis.shape[1] == width, f"basis {version}")
-        predictors.bases.append(basis)
-        predictors._used.append(0)
+        _require(basis is None or (basis.ndim == 2 and basis.shape[1] == width), f"basis {version}")
+    return bases
+
+
+def _predictors(contents: Contents, bases: list[Array | None]) -> Predictors:
+    predictors = Predictors()
+    predictors.bases, predictors._used = list(bases), [0] * len(bases)
     rows = iter(contents.predictors)
     row = next(rows, None)
     for position, task in enumerate(contents.tasks):

@@ -572,6 +572,9 @@ class TaskStream(LifelongEstimator):
         intercepts : array of shape (predictors,)
             The scores of rows are ``X @ weights.T + intercepts``.
         """
+        reader = self._reader(task)
+        if reader is not self:
+            return reader.linear_predictor(task=task)
         check_is_fitted(self, "history_")
         if not isinstance(self.representation_, LinearRepresentation):
             raise ValueError("a task's predictor is not linear in the columns: its features are not")

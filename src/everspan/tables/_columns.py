@@ -1,0 +1,240 @@
+"""Columns of a table as numbers, the same way every time: what was found in the first table is kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._files import BOOLEAN, NUMBER, TEXT, TableError
+
+Array = NDArray[np.float64]
+LARGEST = 1e100  # numbers beyond are taken as missing: their squares have no room
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column, and how it becomes numbers.
+
+    Attributes
+    ----------
+    kind : {"number", "boolean", "text"}
+        A number is shifted and scaled to mean 0 and standard deviation 1 over the first table; a missing one is 0, the
+        mean. A truth value is treated like the numbers 0 and 1. A text becomes one number for each of ``values``, 1
+        where it is that one.
+    mean, scale : float
+        Of numbers.
+    missing : bool
+        Whether one more number says that the value was missing, as it was in the first table.
+    values : tuple of str
+        Of text: the values that have a number. Others have none.
+    """
+
+    name: str
+    kind: Literal["number", "boolean", "text"]
+    mean: float = 0.0
+    scale: float = 1.0
+    missing: bool = False
+    values: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """What its numbers mean."""
+        own = [f"{self.name} = {value}" for value in self.values] if self.kind == TEXT else [self.name]
+        return [*own, f"{self.name} is missing"] if self.missing else own
+
+    def numbers(self, values: Any) -> Array:
+        """The numbers of an Arrow array, a column for each of `names`."""
+        out: Array = np.zeros((len(values), len(self.names)))
+        if self.kind == TEXT:
+            import pyarrow as pa
+            import pyarrow.compute as pc
+
+            codes = pc.index_in(values, pa.array(self.values, pa.string())).to_numpy(zero_copy_only=False)
+            known = np.flatnonzero(~np.isnan(codes.astype(np.float64)))
+            out[known, codes[known].astype(np.intp)] = 1.0
+            absent = values.is_null().to_numpy(zero_copy_only=False)
+        else:
+            plain = as_numbers(values, self.kind)
+            absent = np.isnan(plain)
+            out[:, 0] = np.where(absent, 0.0, (plain - self.mean) / self.scale)
+        if self.missing:
+            out[:, -1] = absent
+        return out
+
+    def facts(self) -> dict[str, Any]:
+        """In terms of JSON."""
+        own: dict[str, Any] = {"name": self.name, "kind": self.kind, "missing": self.missing}
+        if self.kind == TEXT:
+            return own | {"values": list(self.values)}
+        return own | {"mean": self.mean.hex(), "scale": self.scale.hex()}
+
+    @classmethod
+    def from_facts(cls, facts: Any) -> Column:
+        name, kind, missing = facts["name"], facts["kind"], facts["missing"]
+        if not isinstance(name, str) or kind not in (NUMBER, BOOLEAN, TEXT) or not isinstance(missing, bool):
+            raise ValueError("a column")
+        if kind == TEXT:
+            values = tuple(facts["values"])
+            if not all(isinstance(value, str) for value in values) or len(set(values)) != len(values):
+                raise ValueError("a column's values")
+            return cls(name, kind, missing=missing, values=values)
+        mean, scale = float.fromhex(facts["mean"]), float.fromhex(facts["scale"])
+        if not (math.isfinite(mean) and 0.0 < scale < math.inf):
+            raise ValueError("a column's scale")
+        return cls(name, kind, mean, scale, missing)
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """How rows of a table become rows of numbers, with their tasks and labels.
+
+    Attributes
+    ----------
+    task_column, target_column : str
+        Where a row says which task it belongs to, and its label.
+    target : {"number", "integer", "boolean", "text"}
+        What labels are: a number to predict (regression), or the name of a class.
+    columns : tuple of Column
+    """
+
+    task_column: str
+    target_column: str
+    target: Literal["number", "integer", "boolean", "text"]
+    columns: tuple[Column, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """What the numbers of a row mean."""
+        return [name for column in self.columns for name in column.names]
+
+    def numbers(self, batch: Any) -> Array:
+        """The rows of an Arrow batch or table as numbers."""
+        parts = []
+        for column in self.columns:
+            values = batch.column(column.name)
+            if hasattr(values, "combine_chunks"):
+                values = values.combine_chunks()
+            try:
+                parts.append(column.numbers(values))
+            except ValueError as error:
+                raise TableError(f"column {column.name!r}: {error}") from error
+        return np.concatenate(parts, axis=1)
+
+    def labels(self, values: Any) -> NDArray[Any]:
+        """Labels of an Arrow array without missing ones."""
+        if self.target == TEXT:
+            return np.array(values.cast("string").to_pylist(), dtype=str)
+        try:
+            numbers = as_numbers(values, self.target)
+        except ValueError as error:
+            raise TableError(f"column {self.target_column!r}: {error}, as labels were before") from error
+        if self.target == BOOLEAN:
+            return numbers > 0.5
+        if not np.isfinite(numbers).all():
+            raise TableError(f"column {self.target_column!r}: a label is not finite")
+        if self.target == "integer":
+            if (numbers != np.floor(numbers)).any():
+                raise TableError(
+                    f"column {self.target_column!r}: labels were whole numbers before, but "
+                    f"{numbers[numbers != np.floor(numbers)][0]!r} is none"
+                )
+            return numbers.astype(np.int64)
+        return numbers
+
+    def facts(self) -> dict[str, Any]:
+        """In terms of JSON."""
+        return {
+            "task_column": self.task_column,
+            "target_column": self.target_column,
+            "target": self.target,
+            "columns": [column.facts() for column in self.columns],
+        }
+
+    @classmethod
+    def from_facts(cls, facts: Any) -> Preparation:
+        task, target, kind = facts["task_column"], facts["target_column"], facts["target"]
+        if not isinstance(task, str) or not isinstance(target, str):
+            raise ValueError("the names of columns")
+        if kind not in (NUMBER, "integer", BOOLEAN, TEXT):
+            raise ValueError("the kind of labels")
+        return cls(task, target, kind, tuple(Column.from_facts(column) for column in facts["columns"]))
+
+    def require(self, known: dict[str, str], *extra: str) -> None:
+        """Say so if a table lacks a column."""
+        wanted = [*extra, *(column.name for column in self.columns)]
+        absent = [name for name in wanted if name not in known]
+        if absent:
+            raise TableError(f"the table has no column {quoted(absent)}; it has {quoted(list(known))}")
+
+
+def quoted(names: Sequence[str], most: int = 8) -> str:
+    """Names in a sentence, not too many."""
+    shown = ", ".join(f"{name!r:.60}" for name in names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most:,} more"
+
+
+_TRUTH = {"true": True, "yes": True, "t": True, "y": True, "false": False, "no": False, "f": False, "n": False}
+
+
+def as_numbers(values: Any, kind: str = NUMBER) -> Array:
+    """An Arrow array as doubles, nan where it is missing or has no room; ValueError says what is no number."""
+    found = try_truth(values) if kind == BOOLEAN else None
+    found = try_numbers(values) if found is None else found
+    if found is None:
+        what = "a truth value" if kind == BOOLEAN else "a number"
+        raise ValueError(f"{_first_text(values)!r:.60} is not {what}")
+    return found
+
+
+def try_numbers(values: Any) -> Array | None:
+    """An Arrow array as doubles, nan where there is none or no room for it; None where a text is no number."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_null(values.type):
+        return np.full(len(values), np.nan)
+    if pa.types.is_string(values.type):
+        try:
+            values = values.cast(pa.float64())
+        except pa.ArrowInvalid:
+            try:
+                values = pc.utf8_trim_whitespace(values).cast(pa.float64())
+            except pa.ArrowInvalid:
+                return None
+    elif not pa.types.is_float64(values.type):
+        values = values.cast(pa.float64())
+    numbers: Array = values.to_numpy(zero_copy_only=False)
+    return np.where(np.abs(numbers) <= LARGEST, numbers, np.nan)
+
+
+def try_truth(values: Any) -> Array | None:
+    """An Arrow array of truth values as 0 and 1, nan where there is none; None where there is anything else."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_boolean(values.type) or pa.types.is_null(values.type):
+        numbers: Array = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        return numbers
+    if not pa.types.is_string(values.type):
+        return None
+    codes = pc.index_in(pc.utf8_lower(pc.utf8_trim_whitespace(values)), pa.array(list(_TRUTH)))
+    if codes.null_count != values.null_count:
+        return None
+    truth = np.append(np.array(list(_TRUTH.values()), dtype=np.float64), np.nan)
+    found: Array = truth[pc.fill_null(codes, len(_TRUTH)).to_numpy(zero_copy_only=False)]
+    return found
+
+
+def _first_text(values: Any) -> Any:
+    for value in values.to_pylist():
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            if value is not None:
+                return value
+    return None

@@ -1,0 +1,227 @@
+"""Table files, whatever their format, as batches of rows: text, truth values and numbers."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_BLOCK = 1 << 24  # bytes of a text table that are read at once; a row must fit into it
+_ROWS = 1 << 16  # rows of a binary table that are read at once
+_CELLS = 1 << 22  # and cells
+_DELIMITERS = ",\t;|"
+MOST_COLUMNS = 200_000
+NUMBER, BOOLEAN, TEXT = "number", "boolean", "text"
+
+
+class TableError(ValueError):
+    """A table that cannot be read, or not as it was asked for."""
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """A table in a file: CSV, gzipped or not, Parquet, or Arrow. What it is, its first bytes say.
+
+    Attributes
+    ----------
+    kinds : dict
+        Of every column with a name: "number", "boolean", "text", or why it cannot be used. Text tables say "text" of
+        all: what is behind it, a `Scan` finds out.
+    """
+
+    path: Path
+    format: str
+    kinds: dict[str, str]
+    delimiter: str = ","
+
+    @classmethod
+    def open(cls, path: Any) -> TableFile:
+        """Look at the names and kinds of the columns."""
+        _needs_arrow()
+        target = Path(path)
+        if not target.exists():
+            raise TableError(f"{target}: there is no such file")
+        if target.is_dir():
+            raise TableError(f"{target}: is a folder; tables are CSV, gzipped CSV, Parquet or Arrow files")
+        with _errors(target):
+            with target.open("rb") as file:
+                start = file.read(8)
+            if not start:
+                raise TableError(f"{target}: is empty")
+            if start[:4] == b"PAR1":
+                return cls._typed(target, "parquet")
+            if start[:6] == b"ARROW1":
+                return cls._typed(target, "arrow")
+            return cls._text(target, "csv.gz" if start[:2] == b"\x1f\x8b" else "csv")
+
+    @classmethod
+    def _typed(cls, path: Path, format: str) -> TableFile:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        if format == "parquet":
+            schema = pq.read_schema(path)
+        else:
+            with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as file:
+                schema = file.schema
+        _check_names(path, schema.names)
+        return cls(path, format, {field.name: _kind_of(field.type) for field in schema if field.name})
+
+    @classmethod
+    def _text(cls, path: Path, format: str) -> TableFile:
+        line = _first_line(path, format)
+        counts = {mark: _outside_quotes(line, mark) for mark in _DELIMITERS}
+        delimiter = max(counts, key=lambda mark: counts[mark]) if any(counts.values()) else ","
+        table = cls(path, format, {}, delimiter)
+        names = table._reader(None).schema.names
+        _check_names(path, names)
+        return cls(path, format, {name: TEXT for name in names if name}, delimiter)
+
+    def batches(self, columns: Sequence[str], names: Sequence[str] = ()) -> Iterator[Any]:
+        """Record batches of these columns, in the order of rows: strings, booleans, doubles; strings where names are."""
+        with _errors(self.path):
+            for batch in self._raw(list(columns)):
+                yield _plain(batch, columns, names)
+
+    def _raw(self, columns: list[str]) -> Iterator[Any]:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        if self.format == "parquet":
+            with pq.ParquetFile(self.path) as file:
+                rows = max(1, min(_ROWS, _CELLS // max(1, len(columns))))
+                yield from file.iter_batches(batch_size=rows, columns=columns)
+        elif self.format == "arrow":
+            with pa.memory_map(str(self.path)) as source, pa.ipc.open_file(source) as file:
+                for place in range(file.num_record_batches):
+                    batch = file.get_batch(place).select(columns)
+                    for first in range(0, len(batch), _ROWS):
+                        yield batch.slice(first, _ROWS)
+        else:
+            yield from self._reader(columns)
+
+    def _reader(self, columns: list[str] | None) -> Any:
+        import pyarrow as pa
+        from pyarrow import csv
+
+        source: Any = self.path
+        if self.format == "csv.gz":
+            source = pa.CompressedInputStream(pa.OSFile(str(self.path)), "gzip")
+        convert = csv.ConvertOptions(
+            include_columns=columns,
+            column_types=dict.fromkeys(columns or (), pa.string()),
+            strings_can_be_null=True,
+            null_values=["", "NA", "N/A", "#N/A", "NaN", "nan", "NULL", "null", "None", "none", "NaT", "<NA>"],
+        )
+        return csv.open_csv(
+            source,
+            read_options=csv.ReadOptions(block_size=_BLOCK, use_threads=False),
+            parse_options=csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+            convert_options=convert,
+        )
+
+
+def _needs_arrow() -> None:
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError as error:
+        raise TableError(f"reading tables needs pyarrow ({error}): pip install 'everspan[tables]'") from error
+
+
+class _errors:
+    """What goes wrong with a table, in one line that names it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        import pyarrow as pa
+
+        if isinstance(error, pa.ArrowException | OSError | UnicodeDecodeError | EOFError | zlib.error | OverflowError):
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            raise TableError(f"{self.path}: cannot be read as a table: {lines[0]:.300}") from error
+
+
+def _first_line(path: Path, format: str) -> str:
+    opened: Any = gzip.open(path, "rb") if format == "csv.gz" else path.open("rb")
+    with opened as file:
+        line: bytes = file.readline(_BLOCK)
+    if line[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in line:
+        raise TableError(f"{path}: is neither UTF-8 text nor Parquet nor Arrow")
+    try:
+        return line.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise TableError(f"{path}: is not UTF-8 text: {error.reason} at byte {error.start}") from error
+
+
+def _outside_quotes(line: str, mark: str) -> int:
+    return sum(part.count(mark) for part in line.split('"')[::2])
+
+
+def _check_names(path: Path, names: Sequence[str]) -> None:
+    if len(names) > MOST_COLUMNS:
+        raise TableError(f"{path}: has {len(names):,} columns, more than {MOST_COLUMNS:,}")
+    seen: set[str] = set()
+    for name in names:
+        if name and name in seen:
+            raise TableError(f"{path}: has two columns with the name {name!r:.60}")
+        seen.add(name)
+    if not seen - {""}:
+        raise TableError(f"{path}: has no column with a name")
+
+
+def _kind_of(dtype: Any) -> str:
+    from pyarrow import types
+
+    value = dtype.value_type if types.is_dictionary(dtype) else dtype
+    if types.is_boolean(value):
+        return BOOLEAN
+    if types.is_integer(value) or types.is_floating(value) or types.is_decimal(value):
+        return NUMBER
+    if types.is_string(value) or types.is_large_string(value) or types.is_string_view(value):
+        return TEXT
+    if types.is_null(value):
+        return "is empty"
+    if types.is_temporal(value):
+        return "is a date or a time"
+    return f"has values of type {value}"[:60]
+
+
+def _plain(batch: Any, columns: Sequence[str], names: Sequence[str]) -> Any:
+    """The same batch with three types of columns."""
+    import pyarrow as pa
+
+    arrays = []
+    for name in columns:
+        values = batch.column(name)
+        if pa.types.is_dictionary(values.type):
+            values = values.dictionary_decode()
+        kind = _kind_of(values.type)
+        if name in names:
+            values = _as_names(values)
+        elif kind == NUMBER and not pa.types.is_float64(values.type):
+            values = values.cast(pa.float64(), safe=False)
+        elif kind == TEXT and not pa.types.is_string(values.type):
+            values = values.cast(pa.string())
+        arrays.append(values)
+    return pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+
+def _as_names(values: Any) -> Any:
+    """Numbers as text, whole ones without a point, however they are kept: 7 and 7.0 are one name."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):
+        numbers = values.cast(pa.float64(), safe=False)
+        whole = pc.and_(pc.equal(numbers, pc.floor(numbers)), pc.less(pc.abs(numbers), 2.0**53))
+        short = pc.if_else(whole, numbers, None).cast(pa.int64(), safe=False).cast(pa.string())
+        numbers = pc.if_else(pc.is_nan(numbers), None, numbers)
+        values = pc.coalesce(short, numbers.cast(pa.string()))
+    return values.cast(pa.string())
