@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from . import __version__
+from .file_commands import add_commands
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -73,16 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folders of runs, the main one first")
     compare.add_argument("--out", type=Path, default=Path("everspan-compare"), help="folder to write into")
     compare.set_defaults(run=_compare)
-    predict = commands.add_parser(
-        "predict",
-        help="classes of pictures, by the network of a run of `everspan incremental`",
-        description="Prints a line a picture: its path, its most probable class, and the probability, separated by "
-        "tabs. The pictures must have the size of those the network was taught with.",
-        epilog="example: everspan predict cifar-hlll new/*.png",
-    )
-    predict.add_argument("run_folder", type=Path, metavar="RUN", help="folder of the run")
-    predict.add_argument("pictures", nargs="+", type=Path, metavar="PICTURE", help="picture files")
-    predict.set_defaults(run=_predict)
+    add_commands(commands, _predict)
     return parser
 
 

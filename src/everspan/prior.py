@@ -277,18 +277,18 @@ class Shrunk:
         for _ in range(100):
             gradient, curvature = _pull_and_curvature(scores, rows.y, rows.weight)
             hessian = (Z * curvature[:, None]).T.dot(Z) + prior.precision
-            step = np.linalg.solve(hessian, Z.T.dot(gradient) - prior.precision.dot(solution - prior.mean))
+            towards = Z.T.dot(gradient) - prior.precision.dot(solution - prior.mean)
+            step = np.linalg.solve(hessian, towards)
             size, moved = 1.0, Z.dot(step)
+            if step.dot(towards) <= 1e-10:  # twice what is left to gain: too little to be seen in the loss
+                solution, scores = solution + step, scores + moved
+                break
             while size > 1e-6:
                 lower = self._objective(scores + size * moved, solution + size * step, rows)
                 if lower <= value:
                     break
                 size *= 0.5
-            else:
-                break
             solution, scores, value = solution + size * step, scores + size * moved, lower
-            if size == 1.0 and float(np.abs(moved).max(initial=0.0)) < 1e-6:
-                break
         gradient, curvature = _pull_and_curvature(scores, rows.y, rows.weight)
         inverse = np.linalg.inv((Z * curvature[:, None]).T.dot(Z) + prior.precision)
         leverage = np.add.reduce(Z.dot(inverse) * Z, 1)

@@ -78,6 +78,10 @@ class StoreError(ValueError):
     """A file that is not a store, or not a sound one."""
 
 
+class StaleError(StoreError):
+    """A file that another process has changed meanwhile."""
+
+
 @dataclass
 class Contents:
     """All that a file holds; rows of tasks and predictors in the order of TASK and PREDICTOR."""
@@ -91,18 +95,21 @@ class Contents:
 # Writing --------------------------------------------------------------------------------------------------------------
 
 
-def write(path: str | os.PathLike[str], contents: Contents) -> None:
-    """Put all of this into a file, new or in the place of what it holds: at no moment is there half of it."""
+def write(path: str | os.PathLike[str], contents: Contents, new: bool = False) -> None:
+    """Put all of this into a file, new or in the place of what it holds: at no moment is there half of it.
+
+    With ``new`` it is not put in the place of anything.
+    """
     target = Path(path)
     folder = target.resolve().parent
     if not folder.is_dir():
         raise StoreError(f"{target}: there is no folder {target.parent}")
     if target.is_dir():
         raise StoreError(f"{target}: is a folder")
-    if target.exists():
+    if target.exists() and not new:
         _write_over(target, contents)
     else:
-        _write_new(target, folder, contents)
+        _write_new(target, folder, contents, new)
 
 
 def _write_over(target: Path, contents: Contents) -> None:
@@ -117,7 +124,7 @@ def _write_over(target: Path, contents: Contents) -> None:
         writer.close()
 
 
-def _write_new(target: Path, folder: Path, contents: Contents) -> None:
+def _write_new(target: Path, folder: Path, contents: Contents, new: bool) -> None:
     part = folder / f".{target.name}.{os.getpid()}.part"
     try:
         with closing(sqlite3.connect(part)) as connection:
@@ -129,14 +136,30 @@ def _write_new(target: Path, folder: Path, contents: Contents) -> None:
             connection.commit()
         with part.open("rb+") as file:
             os.fsync(file.fileno())
+        if new and target.exists():
+            raise FileExistsError
         for journal in ("-wal", "-shm", "-journal"):  # of a file that is gone: SQLite would apply it to this one
             target.with_name(target.name + journal).unlink(missing_ok=True)
-        part.replace(target)
+        _put_in_place(part, target, new)
         _sync_folder(folder)
+    except FileExistsError as error:
+        raise StaleError(f"{target}: another process has made it meanwhile") from error
     except (sqlite3.Error, OSError) as error:
         raise StoreError(f"{target}: cannot be written: {error}") from error
     finally:
         part.unlink(missing_ok=True)
+
+
+def _put_in_place(part: Path, target: Path, new: bool) -> None:
+    if new:
+        try:
+            os.link(part, target)  # fails where there is something
+            return
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without links
+            pass
+    part.replace(target)
 
 
 def replace_all(connection: sqlite3.Connection, contents: Contents) -> None:
@@ -216,7 +239,7 @@ class Writer:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 if change_of(connection) != self._change:
-                    raise StoreError(f"{self.path}: another process has learned into it meanwhile: load it again")
+                    raise StaleError(f"{self.path}: another process has learned into it meanwhile: load it again")
                 yield connection
                 put(connection, "about", [("change", json.dumps(self._change + 1))])
                 connection.execute("COMMIT")
@@ -310,16 +333,23 @@ def read(path: str | os.PathLike[str], most: int | None = None) -> Contents:
     with reading(path) as connection:
         contents = Contents(
             {key: json.loads(text) for key, text in _rows(connection, "about", ["key", "value"])},
-            {
-                name: _unpacked(*rest)
-                for name, *rest in _rows(connection, "arrays", ["name", "dtype", "shape", "data"])
-            },
+            {name: _unpacked(*rest) for name, *rest in _rows(connection, "arrays", ["name", "dtype", "shape", "data"])},
         )
         tasks = contents.about.get("tasks")
         if most is None or type(tasks) is not int or tasks <= most:
             contents.tasks = list(_rows(connection, "tasks", TASK))
             contents.predictors = list(_rows(connection, "predictors", PREDICTOR))
         return contents
+
+
+def known_keys(connection: sqlite3.Connection, keys: Iterable[str]) -> set[str]:
+    """Those of these keys that tasks have."""
+    found, chosen = set(), sorted(set(keys))
+    for first in range(0, len(chosen), 500):
+        part = chosen[first : first + 500]
+        query = f"SELECT key FROM tasks WHERE key IN ({', '.join('?' * len(part))})"
+        found |= {str(key) for (key,) in connection.execute(query, part)}
+    return found
 
 
 def read_tasks(connection: sqlite3.Connection, keys: Iterable[str]) -> Contents:

@@ -27,10 +27,9 @@ from ..representation import LinearRepresentation, Representation, SubspaceRefin
 from ..spread import Spread
 from ..store import StoreError, read, write
 from ..tasks import Array, History, Labels, Rows, TaskEvent
-from ._predictors import NO_SUMMARY, Kept, Predictors
 from ._on_disk import OnDisk
+from ._predictors import NO_SUMMARY, Kept, Predictors
 from ._saving import contents_of, parameters_of, restore
-
 
 EAGER = 2000  # tasks up to which a file is read at once
 
@@ -412,7 +411,7 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """A model that knows the tasks asked for, and predicts as this one does."""
         if "_on_disk" not in self.__dict__:
             return self
-        found = self._on_disk.reader(self, task, tasks)
+        found: Self | None = self._on_disk.reader(self, task, tasks)
         if found is None:
             self._load_tasks()
             return self

@@ -449,6 +449,24 @@ class LifelongClassifier(ClassifierMixin, TaskStream):  # type: ignore[misc]
             raise ValueError("these tasks have different classes: ask for one task at a time")
         return _assembled([(rows, _probabilities(scores, classes)) for rows, scores, classes in parts])
 
+    def classes_of(self, task: Hashable = None) -> list[Any]:
+        """The classes of a task, in sorted order."""
+        reader = self._reader(task)
+        labels: list[Any] = reader._label_sets[reader._label_set_of[reader._position(task)]].tolist()
+        return labels
+
+    def predict_with_probability(self, X: Any, *, task: Hashable = None, tasks: Any = None) -> tuple[Any, Array]:
+        """Labels of rows, and how probable each is; tasks may have different classes.
+
+        Where a learner's scores are not log-odds, the probabilities are nan.
+        """
+        parts = self._by_task(X, task, tasks)
+        labels = _assembled([(rows, _labels(scores, classes)) for rows, scores, classes in parts])
+        if not self._log_odds():
+            return labels, np.full(len(labels), np.nan)
+        best = [(rows, _probabilities(scores, classes).max(axis=1)) for rows, scores, classes in parts]
+        return labels, _assembled(best)
+
     def score(self, X: Any, y: Any, *, task: Hashable = None, tasks: Any = None, sample_weight: Any = None) -> float:
         """Accuracy over all rows."""
         correct = self.predict(X, task=task, tasks=tasks) == column_or_1d(y)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..store import TASK, Contents, StoreError, change_of, key_of, read, read_tasks, reading
+from ..store import TASK, Contents, StoreError, change_of, key_of, known_keys, read, read_tasks, reading
 from ._saving import restore_tasks
 from ._tables import task_names
 
@@ -40,6 +40,13 @@ class OnDisk:
         if self._last[0] != names:
             self._last = names, self._part(model, names)
         return self._last[1]
+
+    def known(self, names: Sequence[Hashable]) -> set[Any]:
+        """Those of these names that are tasks."""
+        keys = {key_of(name): name for name in names}
+        with reading(self.path) as connection:
+            self._same(change_of(connection))
+            return {keys[key] for key in known_keys(connection, keys)}
 
     def _part(self, model: Any, names: list[Hashable]) -> Any:
         try:

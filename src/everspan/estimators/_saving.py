@@ -57,9 +57,9 @@ class Journal:
     """A file that follows an estimator: what a task changed is one transaction."""
 
     def __init__(self, path: str | os.PathLike[str], model: Any) -> None:
-        """Of a model that was loaded from this file, or that is written into it now if there is none."""
-        if not Path(path).exists():
-            write(path, contents_of(model))
+        """Of a model as it was loaded from this file, or that is written into it now if there is none."""
+        if "_change" not in model.__dict__ or not Path(path).exists():
+            write(path, contents_of(model), new=True)
             model._change = 0
         self._writer, self._model = Writer(path, model._change), model
         self._note()

@@ -63,6 +63,9 @@ class Page:
     settings: dict[str, Any]
     command: str
     notes: Sequence[str] = field(default_factory=tuple)
+    heading: str = "Final values"
+    tables: Sequence[tuple[str, str, Sequence[str], Sequence[Sequence[str]]]] = field(default_factory=tuple)
+    """More tables behind the first: heading, a sentence, columns, rows."""
 
     def html(self) -> str:
         """The whole page."""
@@ -77,8 +80,10 @@ class Page:
                 drawn = _svg(partial(self.figure, columns), colors, f"{width}-{shade}")
                 parts.append(f"<div class={width}><div class={shade}>{drawn}</div></div>")
         parts.append(f"<figcaption>{_text(self.caption)}</figcaption></figure>")
-        parts.append("<h2>Final values</h2>" + _table(self.columns, self.rows))
+        parts.append(f"<h2>{_text(self.heading)}</h2>" + _table(self.columns, self.rows))
         parts += [f"<p>{_text(note)}</p>" for note in self.notes]
+        for heading, sentence, names, rows in self.tables:
+            parts.append(f"<h2>{_text(heading)}</h2><p>{_text(sentence)}</p>" + _table(names, rows))
         settings = [[name, str(value)] for name, value in self.settings.items()]
         parts.append("<h2>Settings</h2>" + _table(["setting", "value"], settings))
         parts.append(f"<h2>Made by</h2><pre>{_text(self.command)}</pre>")

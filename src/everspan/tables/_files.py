@@ -46,7 +46,7 @@ class TableFile:
             raise TableError(f"{target}: there is no such file")
         if target.is_dir():
             raise TableError(f"{target}: is a folder; tables are CSV, gzipped CSV, Parquet or Arrow files")
-        with _errors(target):
+        with _Errors(target):
             with target.open("rb") as file:
                 start = file.read(8)
             if not start:
@@ -81,8 +81,8 @@ class TableFile:
         return cls(path, format, {name: TEXT for name in names if name}, delimiter)
 
     def batches(self, columns: Sequence[str], names: Sequence[str] = ()) -> Iterator[Any]:
-        """Record batches of these columns, in the order of rows: strings, booleans, doubles; strings where names are."""
-        with _errors(self.path):
+        """Record batches of these columns, in the order of rows: strings, booleans, doubles; ``names`` are strings."""
+        with _Errors(self.path):
             for batch in self._raw(list(columns)):
                 yield _plain(batch, columns, names)
 
@@ -131,7 +131,7 @@ def _needs_arrow() -> None:
         raise TableError(f"reading tables needs pyarrow ({error}): pip install 'everspan[tables]'") from error
 
 
-class _errors:
+class _Errors:
     """What goes wrong with a table, in one line that names it."""
 
     def __init__(self, path: Path) -> None:
@@ -149,8 +149,7 @@ class _errors:
 
 
 def _first_line(path: Path, format: str) -> str:
-    opened: Any = gzip.open(path, "rb") if format == "csv.gz" else path.open("rb")
-    with opened as file:
+    with gzip.open(path) if format == "csv.gz" else path.open("rb") as file:
         line: bytes = file.readline(_BLOCK)
     if line[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in line:
         raise TableError(f"{path}: is neither UTF-8 text nor Parquet nor Arrow")

@@ -97,7 +97,8 @@ class Grouped:
             ranks = [self.scan.ranks[name] for name in encoded.dictionary.to_pylist()]
         except KeyError as error:
             raise TableError(f"{self.table.path}: changed while it was read: task {error} is new") from error
-        return np.array(ranks, dtype=np.intp)[encoded.indices.to_numpy(zero_copy_only=False).astype(np.intp)]
+        rows: NDArray[np.intp] = encoded.indices.to_numpy(zero_copy_only=False).astype(np.intp)
+        return np.array(ranks, dtype=np.intp)[rows]
 
     def _tasks(self, batches: Iterator[Any], names: list[str]) -> Iterator[tuple[str, Array, NDArray[Any]]]:
         """The tasks of batches that fit into memory together."""

@@ -16,8 +16,8 @@ from ._files import BOOLEAN, NUMBER, TEXT, TableError, TableFile
 MOST_VALUES = 1000  # different texts from which a column is taken for names
 MOST_NUMBERS = 100  # of a text column: the values that occur most often have a number each
 MOST_CLASSES = 20  # different whole numbers that are taken for classes
-_TASKS = ("task", "customer", "tenant", "user", "client", "account", "sensor", "device", "machine", "school", "store")
-_TASKS += ("shop", "patient", "subject", "group", "site", "field", "respondent", "household", "company")
+_TASKS = {"task", "customer", "tenant", "user", "client", "account", "sensor", "device", "machine", "school", "store"}
+_TASKS |= {"shop", "patient", "subject", "group", "site", "field", "respondent", "household", "company"}
 _TARGETS = ("target", "label", "y", "class", "outcome", "response")
 
 
@@ -39,7 +39,10 @@ def guess_columns(kinds: dict[str, str], task: str | None, target: str | None) -
         target = next((name for name in others if name.lower() in _TARGETS), others[-1] if others else None)
         if target is None:
             raise TableError("the table has one column alone: there is nothing to learn")
-        said.append(f"target column: {target!r}, {'by its name' if target.lower() in _TARGETS else 'the last'} (--target-column)")
+        said.append(
+            f"target column: {target!r}, {'by its name' if target.lower() in _TARGETS else 'the last'} "
+            "(--target-column)"
+        )
     if task == target:
         raise TableError(f"column {task!r} cannot be the task and the target")
     return task, target, said
@@ -143,7 +146,9 @@ class Scan:
         """Find out how the columns of a table become numbers."""
         unknown = [name for name in drop if name not in table.kinds]
         if unknown:
-            raise TableError(f"the table has no column {quoted(unknown)} to leave out; it has {quoted(list(table.kinds))}")
+            raise TableError(
+                f"the table has no column {quoted(unknown)} to leave out; it has {quoted(list(table.kinds))}"
+            )
         usable = [name for name, held in table.kinds.items() if held in (NUMBER, BOOLEAN, TEXT)]
         for name in (task, target):
             if name not in usable:
@@ -215,7 +220,9 @@ class Scan:
                 return None
             ordered = sorted(found.values, key=lambda value: (-found.values[value], value))  # type: ignore[index]
             if len(ordered) > MOST_NUMBERS:
-                self.notes.append(f"{name!r} has {len(ordered):,} different texts: the {MOST_NUMBERS} most common count")
+                self.notes.append(
+                    f"{name!r} has {len(ordered):,} different texts: the {MOST_NUMBERS} most common count"
+                )
             return Column(name, "text", missing=missing, values=tuple(sorted(ordered[:MOST_NUMBERS])))
         deviation = float(np.sqrt(found.squares / found.present))
         if deviation <= 1e-12 * abs(found.mean) or deviation < 1e-150:

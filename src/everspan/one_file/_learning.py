@@ -1,0 +1,248 @@
+"""A table goes in, one file comes out; again with new rows, and only these are learned."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from ..estimators import DriftWarning, LifelongClassifier, LifelongRegressor
+from ..estimators._saving import Journal
+from ..store import StaleError, StoreError
+from ..tables import Grouped, Preparation, Scan, TableError, TableFile, guess_columns
+from ..tasks import TaskEvent
+from ._opening import open_model
+from ._seen import digests, new_rows, with_rows
+
+_TOGETHER = 256  # tasks that are learned, and committed, together at most
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass
+class Learned:
+    """What `learn` did.
+
+    Attributes
+    ----------
+    events : list of TaskEvent
+        Of the tasks that were learned or updated now.
+    known : int
+        Tasks of the table that brought nothing new.
+    failed : dict
+        Of tasks that could not be learned: why.
+    notes : list of str
+        What was guessed, and what was left out.
+    """
+
+    path: Path
+    events: list[TaskEvent] = field(default_factory=list)
+    known: int = 0
+    failed: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    rows: int = 0
+    seconds: float = 0.0
+
+
+def learn(
+    path: str | Path,
+    table: str | Path,
+    *,
+    task_column: str | None = None,
+    target_column: str | None = None,
+    kind: str | None = None,
+    drop: Sequence[str] = (),
+    all_rows: bool = False,
+    parameters: Mapping[str, Any] | None = None,
+    memory: int | None = None,
+    folder: Path | None = None,
+    progress: Progress | None = None,
+) -> Learned:
+    """Learn every new task, and new rows of known ones, of a table into a file.
+
+    Parameters
+    ----------
+    path : path
+        The file, NAME.everspan; made if there is none. Tasks are in it as they are learned, a few at a time, and
+        whatever happens it is whole.
+    table : path
+        CSV, gzipped CSV, Parquet or Arrow, one labelled row an example. It may be larger than memory, and the rows of a
+        task may be anywhere in it.
+    task_column, target_column : str, optional
+        Guessed for a new file; of a known one they must be what they were.
+    kind : {"classification", "regression"}, optional
+        None: found from the target.
+    drop : sequence of str
+        Columns of a new file to leave out.
+    all_rows : bool
+        Learn also rows that are the same as some learned before.
+    parameters : dict, optional
+        Of the estimator that a new file is made with; goal="excess" if nothing else is said.
+    memory : int, optional
+        Bytes that the rows at hand may take.
+    folder : path, optional
+        Where rows are sorted by task, if they do not fit.
+    progress : function, optional
+        Called with what is done, how much of it, and of how many tasks (0: not known).
+    """
+    started, path, report = time.perf_counter(), Path(path), Learned(Path(path))
+    model = open_model(path) if path.exists() else None
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise StoreError(f"{path}: is a folder, or would be in one that is not there")
+    source = TableFile.open(table)
+    scan = _scanned(source, model, report, task_column, target_column, kind, drop, progress)
+    report.rows = sum(scan.counts)
+    if model is None:
+        model = _new_model(scan.preparation, dict(parameters or {}))
+    elif parameters:
+        raise StoreError(
+            f"{path}: has its parameters from when it was made: {', '.join(sorted(parameters))} cannot change"
+        )
+    settings: dict[str, Any] = {} if memory is None else {"memory": memory}
+    tasks = iter(Grouped(source, scan, folder=folder, **settings))
+    _Work(path, model, report, all_rows, len(scan.counts), progress).do(tasks)
+    report.seconds = time.perf_counter() - started
+    return report
+
+
+def _scanned(
+    source: TableFile,
+    model: Any,
+    report: Learned,
+    task: str | None,
+    target: str | None,
+    kind: str | None,
+    drop: Sequence[str],
+    progress: Progress | None,
+) -> Scan:
+    def said(rows: int) -> None:
+        if progress is not None:
+            progress("reading", rows, 0)
+
+    if model is None:
+        task, target, guessed = guess_columns(source.kinds, task, target)
+        report.notes += guessed
+        scan = Scan.new(source, task, target, drop=drop, kind=kind, progress=said)
+    else:
+        known = preparation_of(model, report.path)
+        for given, before, name in ((task, known.task_column, "task"), (target, known.target_column, "target")):
+            if given is not None and given != before:
+                raise TableError(f"{report.path}: its {name} column is {before!r}, not {given!r}")
+        if kind is not None and (kind == "regression") != isinstance(model, LifelongRegressor):
+            raise TableError(f"{report.path}: is not for {kind}")
+        if drop:
+            raise TableError(f"{report.path}: its columns were chosen when it was made: --drop cannot change them")
+        scan = Scan.again(source, known, said)
+    report.notes += scan.notes
+    for count, lack in ((scan.unlabelled, "label"), (scan.nameless, "task")):
+        if count:
+            report.notes.append(f"{count:,} of {scan.rows:,} rows have no {lack}: left out")
+    return scan
+
+
+def preparation_of(model: Any, path: Path) -> Preparation:
+    """How a file's table became numbers."""
+    facts = getattr(model, "table_", None)
+    if facts is None:
+        raise StoreError(f"{path}: was not made from a table, so it does not say how columns become numbers")
+    try:
+        known = Preparation.from_facts(facts)
+        if len(known.names) != model.n_features_in_:
+            raise ValueError("as many columns as weights")
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreError(f"{path}: is damaged: {type(error).__name__} {error}") from error
+    return known
+
+
+def _new_model(known: Preparation, parameters: dict[str, Any]) -> Any:
+    kind: Any = LifelongRegressor if known.target == "number" else LifelongClassifier
+    model = kind(**({"goal": "excess"} | parameters))
+    model._rules()  # says now what is wrong with them
+    model.table_ = known.facts()
+    return model
+
+
+@dataclass
+class _Work:
+    """The tasks of a table on their way into a file."""
+
+    path: Path
+    model: Any
+    report: Learned
+    all_rows: bool
+    tasks: int
+    progress: Progress | None
+    done: int = 0
+    journal: Journal | None = None
+
+    def do(self, tasks: Iterator[tuple[str, Any, Any]]) -> None:
+        try:
+            while waiting := list(islice(tasks, _TOGETHER)):
+                while True:
+                    try:
+                        self._learn(waiting)
+                        break
+                    except StaleError:  # another process was faster: take up what it did, and try again
+                        self._close()
+                        self.model = open_model(self.path)
+                self.done += len(waiting)
+                if self.progress is not None:
+                    self.progress("learning", self.done, self.tasks)
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        if self.journal is not None:
+            self.journal.close()
+        self.journal = None
+
+    def _learn(self, waiting: list[tuple[str, Any, Any]]) -> None:
+        """Learn what is new of some tasks, and commit it."""
+        seen: dict[Any, bytes] = getattr(self.model, "_seen", {})
+        given, after = [], {}
+        for name, X, y in waiting:
+            found = digests(X, y)
+            fresh = new_rows(None if self.all_rows else seen.get(name), found)
+            if fresh.any():
+                given.append((name, X[fresh], y[fresh]))
+                after[name] = with_rows(seen.get(name), found[fresh])
+        new = "_change" not in self.model.__dict__
+        if given and self.journal is None and not new:
+            self.journal = Journal(self.path, self.model)  # before anything is learned: it writes what changes
+        events, failed = self._events(given)
+        if events:
+            learned = {event.task: after[str(event.task)] for event in events}
+            self.model.__dict__.setdefault("_seen", {}).update(learned)
+            if self.journal is None:
+                self.journal = Journal(self.path, self.model)  # a new file has all in it at once
+            else:
+                self.journal.learned(learned)
+        self.report.events += events
+        self.report.failed |= failed
+        self.report.known += len(waiting) - len(given)
+
+    def _events(self, given: list[tuple[str, Any, Any]]) -> tuple[list[TaskEvent], dict[str, str]]:
+        """Learn tasks; one that cannot be learned does not keep the others from it."""
+        events: list[TaskEvent] = []
+        failed: dict[str, str] = {}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DriftWarning)  # events say it
+            while given:
+                before = [self._event(name) for name, _, _ in given]
+                try:
+                    events += self.model.learn_tasks(given)
+                    break
+                except ValueError as error:  # those before it are learned
+                    after = [self._event(name) for name, _, _ in given]
+                    place = next(i for i, event in enumerate(after) if event is None or event == before[i])
+                    events += [event for event in after[:place] if event is not None]
+                    failed[given[place][0]] = str(error).splitlines()[0]
+                    given = given[place + 1 :]
+        return events, failed
+
+    def _event(self, name: str) -> TaskEvent | None:
+        place = getattr(self.model, "_places", {}).get(name)
+        return None if place is None else self.model.history_[place]

@@ -1,0 +1,49 @@
+"""A file whose kind of estimator it says itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ..estimators import ClassIncrementalClassifier, LifelongClassifier, LifelongRegressor
+from ..store import StoreError, decoded, key_of, opened
+
+_KINDS: dict[str, Any] = {
+    kind.__name__: kind for kind in (LifelongClassifier, LifelongRegressor, ClassIncrementalClassifier)
+}
+
+
+def open_model(path: str | Path) -> Any:
+    """The estimator in a file, whichever it is.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from everspan import LifelongRegressor
+    >>> from everspan.one_file import open_model
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     LifelongRegressor().fit([[0.0], [1.0], [2.0]], [1.0, 3.0, 5.0]).save(f"{folder}/line.everspan")
+    ...     model = open_model(f"{folder}/line.everspan")
+    >>> type(model).__name__
+    'LifelongRegressor'
+    """
+    with opened(path) as connection:
+        row = connection.execute("SELECT value FROM about WHERE key = 'kind'").fetchone()
+    try:
+        kind = _KINDS[json.loads(row[0])]
+    except (TypeError, ValueError, KeyError) as error:
+        raise StoreError(f"{path}: is damaged, or holds a kind of model that this everspan has not") from error
+    return kind.load(path)
+
+
+def named(known: Any, text: str) -> Any:
+    """The task that a user means by a text: its name, or the name in terms of JSON (7, ["acme", 7])."""
+    if text in known:
+        return text
+    try:
+        name = decoded(text)
+        key_of(name)
+    except (TypeError, ValueError, RecursionError):
+        return text
+    return name if name in known else text

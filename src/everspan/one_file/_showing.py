@@ -1,0 +1,231 @@
+"""What a file knows, read without loading its tasks."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..store import FORMAT, TASK, StoreError, decoded, encoded, key_of, reading
+
+_LISTED = 20  # tasks that are listed at most, where there is a list of some
+_EVENT: Sequence[str] = [name for name in TASK if name not in ("position", "key", "label_set", "mean", "seen")]
+
+
+def overview(path: str | Path) -> dict[str, Any]:
+    """A file in terms of JSON: what it is, how its tasks went, when it grew, who needs labels, who has changed."""
+    with reading(path) as connection:
+        facts = {key: json.loads(text) for key, text in connection.execute("SELECT key, value FROM about")}
+        found = {
+            "file": str(path),
+            "bytes": Path(path).stat().st_size,
+            "format": FORMAT,
+            "library": str(facts.get("library", "everspan")),
+            "kind": str(facts["kind"]),
+            "columns": int(facts["columns"]),
+            "table": _table_of(facts.get("table")),
+            "parameters": _changed_parameters(facts["parameters"]),
+            "prior": None if facts.get("prior") is None else str(facts["prior"]["kind"]),
+        }
+        return found | _tasks_of(connection)
+
+
+def _tasks_of(connection: sqlite3.Connection) -> dict[str, Any]:
+    def one(query: str) -> Any:
+        return connection.execute(query).fetchone()
+
+    count, labels, met, bounded, dimension = one(
+        "SELECT count(*), total(labels_used), total(met), count(error_bound), "
+        "(SELECT dimension FROM tasks ORDER BY position DESC LIMIT 1) FROM tasks"
+    )
+    errors = np.array(
+        [e for (e,) in connection.execute("SELECT error FROM tasks WHERE error IS NOT NULL")], dtype=float
+    )
+    actions = dict.fromkeys(("reused", "grew", "updated"), 0)
+    actions |= {str(a): int(n) for a, n in connection.execute("SELECT action, count(*) FROM tasks GROUP BY action")}
+    growth, before = [], 0
+    for position, name, learned, width in connection.execute(
+        "SELECT min(position), name, features_learned, dimension FROM tasks GROUP BY features_learned ORDER BY 1"
+    ):
+        if learned > before:
+            growth.append({"task": position + 1, "name": decoded(name), "features": learned, "dimension": width})
+            before = learned
+    wanting = "FROM tasks WHERE labels_wanted > labels_used"
+    return {
+        "tasks": int(count),
+        "labels": int(labels),
+        "met": int(met),
+        "bounded": int(bounded),
+        "dimension": int(dimension or 0),
+        "features": int(before),
+        "actions": actions,
+        "errors": _quantiles(errors),
+        "growth": growth,
+        "need_labels": {
+            "tasks": int(one(f"SELECT count(*) {wanting}")[0]),
+            "most": [
+                {"name": decoded(name), "labels": used, "wanted": wanted, "error": error}
+                for name, used, wanted, error in connection.execute(
+                    f"SELECT name, labels_used, labels_wanted, error {wanting} ORDER BY error DESC, position "
+                    f"LIMIT {_LISTED}"
+                )
+            ],
+        },
+        "changed": [
+            {"name": decoded(name), "error_on_new_rows": drift}
+            for name, drift in connection.execute(
+                f"SELECT name, drift FROM tasks WHERE drift IS NOT NULL ORDER BY drift DESC LIMIT {_LISTED}"
+            )
+        ],
+    }
+
+
+def _quantiles(errors: Any) -> dict[str, float] | None:
+    if not len(errors):
+        return None
+    return {
+        "median": float(np.median(errors)),
+        "nine_of_ten_below": float(np.quantile(errors, 0.9)),
+        "largest": float(errors.max()),
+    }
+
+
+def _table_of(facts: Any) -> dict[str, Any] | None:
+    if facts is None:
+        return None
+    return {
+        "task_column": str(facts["task_column"]),
+        "target_column": str(facts["target_column"]),
+        "target": str(facts["target"]),
+        "columns": [str(column["name"]) for column in facts["columns"]],
+    }
+
+
+def _changed_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Those that a user would look for."""
+    shown = ("epsilon", "goal", "loss", "n_features", "refiner", "representation", "class_weight")
+    plain = {name: parameters[name] for name in shown if name in parameters}
+    return {
+        name: float.fromhex(value["float"]) if isinstance(value, dict) and "float" in value else value
+        for name, value in plain.items()
+    }
+
+
+def task_events(path: str | Path, name: str | None = None) -> list[dict[str, Any]]:
+    """The events of all tasks, or of one."""
+    with reading(path) as connection:
+        query, values = f"SELECT {', '.join(_EVENT)} FROM tasks", ()
+        if name is not None:
+            key = _key(connection, name)
+            if key is None:
+                raise StoreError(f"{path}: task {name!r} has not been learned")
+            query, values = f"{query} WHERE key = ?", (key,)  # type: ignore[assignment]
+        rows = connection.execute(f"{query} ORDER BY position", values).fetchall()
+        return [dict(zip(_EVENT, (decoded(row[0]), *row[1:]), strict=True)) for row in rows]
+
+
+def _key(connection: sqlite3.Connection, text: str) -> str | None:
+    """The key of the task that a user means by a text: its name, or that in terms of JSON."""
+    keys = [key_of(text)]
+    with suppress(TypeError, ValueError, RecursionError):
+        keys.append(key_of(decoded(text)))
+    return next((k for k in keys if connection.execute("SELECT 1 FROM tasks WHERE key = ?", (k,)).fetchone()), None)
+
+
+def overview_lines(found: dict[str, Any]) -> list[str]:
+    """An overview, to be read."""
+    table, errors, actions = found["table"], found["errors"], found["actions"]
+    what = "classes" if found["kind"] != "LifelongRegressor" else "numbers"
+    lines = [f"{found['file']}: {found['kind']}, {size_of(found['bytes'])}, written by {found['library']}"]
+    if table is not None:
+        lines.append(
+            f"predicts {table['target_column']!r} ({what}) of every {table['task_column']!r} from "
+            f"{counted(len(table['columns']), 'column')} ({found['columns']} numbers)"
+        )
+    lines.append(
+        f"{counted(found['tasks'], 'task')}, {counted(found['labels'], 'label')}; "
+        f"{counted(found['dimension'], 'dimension')} from {counted(found['features'], 'learned feature')}"
+    )
+    lines.append(f"tasks that {', '.join(f'{action}: {n:,}' for action, n in actions.items() if n) or 'are none'}")
+    if errors is not None:
+        lines.append(
+            f"estimated error: median {errors['median']:.3g}, nine of ten below {errors['nine_of_ten_below']:.3g}, "
+            f"largest {errors['largest']:.3g}"
+        )
+    for step in found["growth"][:_LISTED]:
+        lines.append(
+            f"  grew at task {step['task']:,} ({name_of(step['name'])}): {counted(step['features'], 'feature')} "
+            f"learned, {counted(step['dimension'], 'dimension')} kept"
+        )
+    if len(found["growth"]) > _LISTED:
+        lines.append(f"  and {len(found['growth']) - _LISTED} times more")
+    lines += wanting_lines(found["need_labels"]["tasks"], found["need_labels"]["most"])
+    if found["changed"]:
+        names = ", ".join(
+            f"{name_of(task['name'])} (error {task['error_on_new_rows']:.2g})" for task in found["changed"][:5]
+        )
+        lines.append(f"seem to have changed: {names}")
+    return lines
+
+
+def wanting_lines(count: int, most: Sequence[dict[str, Any]]) -> list[str]:
+    """Who needs labels, in a line."""
+    if not count:
+        return []
+    shown = ", ".join(f"{name_of(t['name'])} (has {t['labels']:,}, about {t['wanted']:,} in all)" for t in most[:4])
+    return [f"need more labels: {counted(count, 'task')}: {shown}{', ...' if count > 4 else ''}"]
+
+
+def event_lines(events: Sequence[dict[str, Any]]) -> list[str]:
+    """A table of tasks."""
+    head = ("task", "action", "error", "at most", "labels", "wanted", "dimension")
+    rows = [head]
+    for event in events:
+        bound, wanted = event["error_bound"], event["labels_wanted"]
+        rows.append(
+            (
+                name_of(event["name"]),
+                event["action"],
+                "" if event["error"] is None else f"{event['error']:.3g}",
+                "" if bound is None else f"{bound:.3g}",
+                f"{event['labels_used']:,}",
+                "" if wanted is None else f"{wanted:,}",
+                str(event["dimension"]),
+            )
+        )
+    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
+    return [
+        "  ".join(
+            [
+                row[0].ljust(widths[0]),
+                row[1].ljust(widths[1]),
+                *(c.rjust(w) for c, w in zip(row[2:], widths[2:], strict=True)),
+            ]
+        )
+        for row in rows
+    ]
+
+
+def name_of(name: Any) -> str:
+    """A task's name on one line of a terminal."""
+    text = name if isinstance(name, str) else "the task" if name is None else encoded(name)
+    plain = "".join(c if c.isprintable() else "?" for c in text)
+    return plain if len(plain) <= 40 else f"{plain[:37]}..."
+
+
+def counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def size_of(count: int) -> str:
+    size = float(count)
+    for unit in ("bytes", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} GB"
