@@ -38,6 +38,9 @@ ALLOWED = {
     "scale": LOOP | {"estimators", "scenarios", "experiments"},
     "reports": {"metrics", "tasks"},
     "experiments": LOOP | {"estimators", "theory", "scenarios", "reports", "scale"},
+    "tables": set(),
+    "one_file": LOOP | {"estimators", "store", "tables", "reports"},
+    "file_commands": {"one_file"},
     "deep": {"_lazy", "metrics", "scenarios", "reports", "refinement"},
 }
 HEAVY = ("sklearn", "torch", "ray", "matplotlib", "pandas", "cvxpy")
@@ -87,7 +90,7 @@ def test_nothing_imports_the_command_line_but_its_entry():
 
 def test_the_reader_of_imports_sees_them_all():
     """The check above would be empty if imports were not found."""
-    assert imported_parts(Path("cli.py")) == {"deep", "experiments", "scenarios"}
+    assert imported_parts(Path("cli.py")) == {"deep", "experiments", "file_commands", "scenarios"}
     assert imported_parts(Path("experiments/demo.py")) == {"experiments", "refinement", "reports"}
 
 

@@ -20,6 +20,7 @@ from .tasks import Array
 _WORK = 3e6  # numbers that one pass over the summaries may take
 _FEWEST = 48  # tasks that a prior rests on at least, where there are so many
 _ROUNDS = 40
+_SETTLED = 1e-3  # change of the covariance, as a share of it, after which the search ends
 _STILL = 1e-6  # variance that counts as none, in units of the noise's
 _ALIKE = 3.0  # tasks' worth of belief that columns vary alike
 _FACTORS = 4  # at most
@@ -180,7 +181,7 @@ def _learned(tasks: _Tasks, way: _Way, around: Array | None = None) -> tuple[_Wa
         change = np.abs(covariance - way.covariance).max() / np.abs(way.covariance).max()
         pull = min(max(pull, way.pull / 3.0), way.pull * 3.0)
         way = replace(way, mean=mean, covariance=covariance, noise=noise, pull=pull)
-        if place and change <= 1e-3:
+        if place and change <= _SETTLED:
             break
     return way, known
 

@@ -103,8 +103,8 @@ def _add_predict(commands: Any, predict_pictures: Callable[[argparse.Namespace],
         "predict",
         help="predictions for a table by a one-file model, or classes of pictures by the network of a run",
         description=f"With FILE.everspan and a table ({_TABLE}): a line for every row, with its task, the prediction "
-        "and its probability, to standard output or --out. With the folder of a run of `everspan incremental` and picture "
-        "files: a line a picture with its path, its most probable class and the probability, separated by tabs.",
+        "and its probability, to standard output or --out. With the folder of a run of `everspan incremental` and "
+        "picture files: a line a picture with its path, its most probable class and the probability, separated by tabs.",
         epilog="examples: everspan predict shop.everspan new.csv --keep order_id --out answers.csv; "
         "everspan predict cifar-hlll new/*.png",
     )
@@ -122,7 +122,8 @@ def _add_predict(commands: Any, predict_pictures: Callable[[argparse.Namespace],
     )
 
     def run(options: argparse.Namespace) -> int:
-        return predict_pictures(options) if options.run_folder.is_dir() else _predict(options)
+        one_file = options.run_folder.is_file() or options.run_folder.suffix == ".everspan"
+        return _predict(options) if one_file else predict_pictures(options)
 
     predict.set_defaults(run=run)
 
@@ -131,7 +132,8 @@ class _Progress:
     """A line every few seconds on standard error, with the time that is left."""
 
     def __init__(self, quiet: bool = False) -> None:
-        self._quiet, self._begun, self._said = quiet, {}, time.perf_counter()  # type: tuple[bool, dict[str, float], float]
+        self._quiet, self._said = quiet, time.perf_counter()
+        self._begun: dict[str, float] = {}
 
     def __call__(self, what: str, done: int, total: int) -> None:
         now = time.perf_counter()

@@ -74,12 +74,21 @@ PREDICTOR: Final = [
 ]
 
 
+_WRONG: Final = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError, MemoryError)
+
+
 class StoreError(ValueError):
     """A file that is not a store, or not a sound one."""
 
 
 class StaleError(StoreError):
     """A file that another process has changed meanwhile."""
+
+
+def reason(error: BaseException) -> str:
+    """What went wrong, on one line that is not too long."""
+    lines = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__ if isinstance(error, LookupError | RecursionError) else ''} {lines[0]:.200}".strip()
 
 
 @dataclass
@@ -145,9 +154,10 @@ def _write_new(target: Path, folder: Path, contents: Contents, new: bool) -> Non
     except FileExistsError as error:
         raise StaleError(f"{target}: another process has made it meanwhile") from error
     except (sqlite3.Error, OSError) as error:
-        raise StoreError(f"{target}: cannot be written: {error}") from error
+        raise StoreError(f"{target}: cannot be written: {reason(error)}") from error
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):  # nothing was made where nothing may be written
+            part.unlink(missing_ok=True)
 
 
 def _put_in_place(part: Path, target: Path, new: bool) -> None:
@@ -229,7 +239,7 @@ class Writer:
             ):
                 self._connection.execute(f"PRAGMA {pragma}")
         except sqlite3.Error as error:
-            raise StoreError(f"{self.path}: cannot be written: {error}") from error
+            raise StoreError(f"{self.path}: cannot be written: {reason(error)}") from error
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -244,10 +254,11 @@ class Writer:
                 put(connection, "about", [("change", json.dumps(self._change + 1))])
                 connection.execute("COMMIT")
             except BaseException:
-                connection.execute("ROLLBACK")
+                if connection.in_transaction:  # SQLite has taken it back itself where the disk is full
+                    connection.execute("ROLLBACK")
                 raise
         except sqlite3.Error as error:
-            raise StoreError(f"{self.path}: cannot be written: {error}") from error
+            raise StoreError(f"{self.path}: cannot be written: {reason(error)}") from error
         self._change += 1
 
     def close(self) -> None:
@@ -305,7 +316,7 @@ def opened(path: str | os.PathLike[str]) -> Iterator[sqlite3.Connection]:
             _check_schema(target, connection)
             yield connection
     except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
-        raise StoreError(f"{target}: is damaged or no everspan file: {error}") from error
+        raise StoreError(f"{target}: is damaged or no everspan file: {reason(error)}") from error
 
 
 def _check_schema(target: Path, connection: sqlite3.Connection) -> None:
@@ -324,8 +335,8 @@ def reading(path: str | os.PathLike[str]) -> Iterator[sqlite3.Connection]:
             yield connection
         except StoreError:
             raise
-        except (TypeError, ValueError, RecursionError, MemoryError) as error:
-            raise StoreError(f"{path}: is damaged: {error}") from error
+        except _WRONG as error:
+            raise StoreError(f"{path}: is damaged: {reason(error)}") from error
 
 
 def read(path: str | os.PathLike[str], most: int | None = None) -> Contents:
@@ -350,6 +361,11 @@ def known_keys(connection: sqlite3.Connection, keys: Iterable[str]) -> set[str]:
         query = f"SELECT key FROM tasks WHERE key IN ({', '.join('?' * len(part))})"
         found |= {str(key) for (key,) in connection.execute(query, part)}
     return found
+
+
+def task_rows(connection: sqlite3.Connection, key: str | None = None) -> Iterator[tuple[Any, ...]]:
+    """The rows of all tasks, or of the one with this key, in the order of the stream."""
+    return _rows(connection, "tasks", TASK, *(() if key is None else ("key = ?", (key,))))
 
 
 def read_tasks(connection: sqlite3.Connection, keys: Iterable[str]) -> Contents:

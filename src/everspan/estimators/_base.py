@@ -394,7 +394,8 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """What is still on disk is read when it is asked for."""
         if name in ("history_", "predictors_", "_places", "_label_set_of", "_seen") and "_on_disk" in self.__dict__:
             self._load_tasks()
-            return self.__dict__[name]
+            if name in self.__dict__:
+                return self.__dict__[name]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __getstate__(self) -> Any:
@@ -403,9 +404,14 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _load_tasks(self) -> None:
         """Read all tasks that are still on disk."""
-        if "_on_disk" in self.__dict__:
-            self._on_disk.load_all(self)
-            del self._on_disk
+        on_disk = self.__dict__.pop("_on_disk", None)
+        if on_disk is None:
+            return
+        try:
+            on_disk.load_all(self)
+        except BaseException:
+            self._on_disk = on_disk
+            raise
 
     def _reader(self, task: Hashable, tasks: Any = None) -> Self:
         """A model that knows the tasks asked for, and predicts as this one does."""

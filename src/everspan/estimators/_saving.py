@@ -29,6 +29,7 @@ from ..store import (
     put,
     put_arrays,
     put_facts,
+    reason,
     replace_all,
     write,
 )
@@ -36,6 +37,16 @@ from ..tasks import Array, History, TaskEvent
 from ._memory import RowMemory
 from ._predictors import Kept, Predictors
 
+_WRONG = (
+    TypeError,
+    ValueError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    AssertionError,
+    RecursionError,
+    MemoryError,
+)
 _OBJECTS = {  # parameters may be these, by name
     kind.__name__: kind
     for kind in (
@@ -262,8 +273,8 @@ def restore(model: Any, contents: Contents) -> None:
         _restore(model, contents)
     except StoreError:
         raise
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, AssertionError) as error:
-        raise StoreError(f"is damaged: {type(error).__name__} {error}") from error
+    except _WRONG as error:
+        raise StoreError(f"is damaged: {type(error).__name__} {reason(error)}") from error
 
 
 def parameters_of(contents: Contents) -> tuple[str, dict[str, Any]]:
@@ -271,8 +282,8 @@ def parameters_of(contents: Contents) -> tuple[str, dict[str, Any]]:
     try:
         parameters = {str(name): _parameter(text) for name, text in contents.about["parameters"].items()}
         return str(contents.about["kind"]), parameters
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise StoreError(f"is damaged: {type(error).__name__} {error}") from error
+    except _WRONG as error:
+        raise StoreError(f"is damaged: {type(error).__name__} {reason(error)}") from error
 
 
 def restore_tasks(model: Any, contents: Contents) -> None:
@@ -281,8 +292,8 @@ def restore_tasks(model: Any, contents: Contents) -> None:
         _restore_tasks(model, contents)
     except StoreError:
         raise
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, AssertionError) as error:
-        raise StoreError(f"is damaged: {type(error).__name__} {error}") from error
+    except _WRONG as error:
+        raise StoreError(f"is damaged: {type(error).__name__} {reason(error)}") from error
 
 
 def _restore(model: Any, contents: Contents) -> None:
@@ -306,7 +317,7 @@ def _restore(model: Any, contents: Contents) -> None:
     if "table" in about:
         _require(isinstance(about["table"], dict), "table")
         model.table_ = about["table"]
-    if "label_sets" in about:
+    if hasattr(model, "_note_label_sets"):
         model._label_sets = [_labels(text) for text in about["label_sets"]]
         model._note_label_sets()
     if "memory" in about:
@@ -320,16 +331,24 @@ def _restore(model: Any, contents: Contents) -> None:
 def _restore_tasks(model: Any, contents: Contents) -> None:
     model.predictors_ = _predictors(contents, model._bases)
     _check_predictors(model.predictors_, model.representation_)
-    model.history_ = History([_event(row) for row in contents.tasks])
+    model.history_ = History([event_of(row) for row in contents.tasks])
     model._places = {event.task: position for position, event in enumerate(model.history_)}
     _require(len(model._places) == len(model.history_), "tasks")
     if hasattr(model, "_label_sets"):
         codes = [row[TASK.index("label_set")] for row in contents.tasks]
         _require(all(type(code) is int and 0 <= code < len(model._label_sets) for code in codes), "label_set")
         model._label_set_of = array("q", codes)
+    if hasattr(model, "prior"):  # tasks with a predictor each, or one a class
+        sets, codes = getattr(model, "_label_sets", None), getattr(model, "_label_set_of", None)
+        for position in range(len(model.history_)):
+            classes = len(sets[codes[position]]) if sets and codes else 2
+            wanted = classes if classes > 2 else 1
+            _require(len(model.predictors_.of_task(position)) == wanted, "as many predictors as a task has")
     seen = TASK.index("seen")
+    for row in contents.tasks:
+        _require(row[seen] is None or (isinstance(row[seen], bytes) and len(row[seen]) % 4 == 0), "seen")
     model._seen = {
-        event.task: bytes(row[seen])
+        event.task: row[seen]
         for event, row in zip(model.history_, contents.tasks, strict=True)
         if row[seen] is not None
     }
@@ -435,9 +454,12 @@ def _representation(about: dict[str, Any], arrays: dict[str, NDArray[Any]], basi
     return FunctionRepresentation(kind=ReLU(**kind), centred=centred, basis=basis, **parts)
 
 
-def _event(row: tuple[Any, ...]) -> TaskEvent:
+def event_of(row: tuple[Any, ...]) -> TaskEvent:
+    """The event of a task, checked."""
     values = dict(zip(TASK, row, strict=True))
-    values["error"] = math.nan if values["error"] is None else values["error"]
+    for name in ("error", "error_bound", "confidence", "seconds", "drift"):
+        number = values[name]
+        _require(number is None or (type(number) is float and math.isfinite(number)), name)
     _require(values["action"] in ("reused", "grew", "updated"), "an action")
     for name in ("labels_used", "dimension", "features_learned"):
         _require(type(values[name]) is int and 0 <= values[name] < 2**62, name)
@@ -449,14 +471,14 @@ def _event(row: tuple[Any, ...]) -> TaskEvent:
         task=task,
         action=values["action"],
         met=bool(values["met"]),
-        error=float(values["error"]),
+        error=math.nan if values["error"] is None else values["error"],
         error_bound=values["error_bound"],
         confidence=values["confidence"],
         labels_used=values["labels_used"],
         labels_wanted=wanted,
         dimension=values["dimension"],
         features_learned=values["features_learned"],
-        seconds=float(values["seconds"] or 0.0),
+        seconds=values["seconds"] or 0.0,
         drift=values["drift"],
     )
 

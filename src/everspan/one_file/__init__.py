@@ -2,7 +2,7 @@
 
 from ._exporting import export
 from ._forgetting import forget
-from ._learning import Learned, learn, preparation_of
+from ._learning import Learned, learn, preparation_of, tasks_of
 from ._opening import named, open_model
 from ._predicting import Predicted, predict
 from ._reporting import report
@@ -27,6 +27,7 @@ __all__ = [
     "report",
     "size_of",
     "task_events",
+    "tasks_of",
     "wanting_lines",
     "with_rows",
 ]

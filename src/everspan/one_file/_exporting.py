@@ -28,7 +28,7 @@ def export(path: str | Path, out: Path, task: str | None = None) -> int:
     if out.suffix == ".parquet":
         if task is not None:
             raise StoreError(f"{out}: one task is exported as .json or .onnx; .parquet is for all of them")
-        return _parquet(model, out)
+        return _parquet(model, out, _names(model, Path(path)))
     if out.suffix not in (".json", ".onnx"):
         raise StoreError(f"{out}: exports are .json, .onnx (one task) or .parquet (all)")
     if task is None:
@@ -39,7 +39,8 @@ def export(path: str | Path, out: Path, task: str | None = None) -> int:
     classes = None if isinstance(model, LifelongRegressor) else model.classes_of(name)
     with _whole(out) as part:
         if out.suffix == ".json":
-            part.write_text(json.dumps(_plain(model, name, weights, intercepts, classes, known), indent=1) + "\n")
+            plain = _plain(model, name, weights, intercepts, classes, known, _names(model, Path(path)))
+            part.write_text(json.dumps(plain, indent=1) + "\n")
         else:
             if known is None:
                 raise StoreError(f"{path}: was not made from a table: its columns have no names for ONNX")
@@ -60,15 +61,15 @@ def _whole(out: Path) -> Iterator[Path]:
         part.unlink(missing_ok=True)
 
 
-def _names(model: Any) -> list[str]:
-    facts = getattr(model, "table_", None)
-    if facts is not None:
-        return Preparation.from_facts(facts).names
+def _names(model: Any, path: Path) -> list[str]:
+    """What the numbers of a row mean."""
+    if hasattr(model, "table_"):
+        return preparation_of(model, path).names
     return [str(n) for n in getattr(model, "feature_names_in_", [f"x{i}" for i in range(model.n_features_in_)])]
 
 
 def _plain(
-    model: Any, task: Any, weights: Any, intercepts: Any, classes: Any, known: Preparation | None
+    model: Any, task: Any, weights: Any, intercepts: Any, classes: Any, known: Preparation | None, names: list[str]
 ) -> dict[str, Any]:
     event = model.history_[model._places[task]]
     kind = "regression" if classes is None else "classification"
@@ -80,7 +81,7 @@ def _plain(
     numbers = "a column minus its mean, over its scale, 0 where it is missing; 1 where a text is the one named, else 0"
     predictors = []
     for place, (row, intercept) in enumerate(zip(weights, intercepts, strict=True)):
-        own = {"intercept": float(intercept), "weights": dict(zip(_names(model), row.tolist(), strict=True))}
+        own = {"intercept": float(intercept), "weights": dict(zip(names, row.tolist(), strict=True))}
         predictors.append(own | ({"class": classes[place]} if len(weights) > 1 else {}))
     return {
         "task": json.loads(encoded(task)),
@@ -99,7 +100,7 @@ def _plain(
     }
 
 
-def _parquet(model: Any, out: Path) -> int:
+def _parquet(model: Any, out: Path, names: list[str]) -> int:
     """A row for every predictor: its task, class, event and weights."""
     try:
         import pyarrow as pa
@@ -107,7 +108,7 @@ def _parquet(model: Any, out: Path) -> int:
     except ImportError as error:
         raise StoreError(f"Parquet needs pyarrow ({error}): pip install 'everspan[tables]'") from error
 
-    names, written = _names(model), 0
+    written = 0
     weight_names = [f"weight of {name}" for name in names]
     regression = isinstance(model, LifelongRegressor)
     with _whole(out) as part:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..estimators import DriftWarning, LifelongClassifier, LifelongRegressor
 from ..estimators._saving import Journal
-from ..store import StaleError, StoreError
+from ..store import StaleError, StoreError, reason
 from ..tables import Grouped, Preparation, Scan, TableError, TableFile, guess_columns
 from ..tasks import TaskEvent
 from ._opening import open_model
@@ -143,8 +143,14 @@ def _scanned(
     return scan
 
 
-def preparation_of(model: Any, path: Path) -> Preparation:
-    """How a file's table became numbers."""
+def tasks_of(table: str | Path, known: Preparation) -> Iterator[tuple[str, Any, Any]]:
+    """Name, rows as numbers, and labels of every task of a table, as a file that has this preparation learns them."""
+    source = TableFile.open(table)
+    return iter(Grouped(source, Scan.again(source, known)))
+
+
+def preparation_of(model: Any, path: str | Path = "the model") -> Preparation:
+    """How the columns of the table that a model was made from become numbers; ``path`` is for messages."""
     facts = getattr(model, "table_", None)
     if facts is None:
         raise StoreError(f"{path}: was not made from a table, so it does not say how columns become numbers")
@@ -152,8 +158,8 @@ def preparation_of(model: Any, path: Path) -> Preparation:
         known = Preparation.from_facts(facts)
         if len(known.names) != model.n_features_in_:
             raise ValueError("as many columns as weights")
-    except (KeyError, TypeError, ValueError) as error:
-        raise StoreError(f"{path}: is damaged: {type(error).__name__} {error}") from error
+    except (LookupError, TypeError, ValueError, ArithmeticError) as error:
+        raise StoreError(f"{path}: is damaged: {type(error).__name__} {reason(error)}") from error
     return known
 
 

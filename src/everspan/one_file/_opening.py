@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..estimators import ClassIncrementalClassifier, LifelongClassifier, LifelongRegressor
-from ..store import StoreError, decoded, key_of, opened
+from ..store import StoreError, decoded, key_of, reading
 
 _KINDS: dict[str, Any] = {
     kind.__name__: kind for kind in (LifelongClassifier, LifelongRegressor, ClassIncrementalClassifier)
@@ -28,12 +28,11 @@ def open_model(path: str | Path) -> Any:
     >>> type(model).__name__
     'LifelongRegressor'
     """
-    with opened(path) as connection:
+    with reading(path) as connection:
         row = connection.execute("SELECT value FROM about WHERE key = 'kind'").fetchone()
-    try:
-        kind = _KINDS[json.loads(row[0])]
-    except (TypeError, ValueError, KeyError) as error:
-        raise StoreError(f"{path}: is damaged, or holds a kind of model that this everspan has not") from error
+        kind = _KINDS.get(str(json.loads(row[0])))
+        if kind is None:
+            raise StoreError(f"{path}: holds a kind of model that this everspan has not")
     return kind.load(path)
 
 

@@ -22,7 +22,7 @@ _FEATURES, _COLUMNS = 12, 12  # drawn and listed
 def report(path: str | Path, out: Path, command: str) -> Path:
     """Write the page of a file."""
     found, events, model = overview(path), task_events(path), open_model(path)
-    features = _features(model)
+    features = _features(model, _names(model, Path(path)))
     alike = _alike(model, events)
     page = Page(
         title=f"{Path(path).name}: {counted(found['tasks'], 'task')}",
@@ -56,8 +56,8 @@ def _sentences(found: dict[str, Any]) -> list[str]:
         )
     said.append(
         f"{counted(found['tasks'], 'task')} with {counted(found['labels'], 'label')} in all: {actions['grew']:,} "
-        f"taught the model a new feature, {actions['reused']:,} did with the features there were, {actions['updated']:,} had "
-        f"more rows later. It keeps {counted(found['dimension'], 'dimension')}."
+        f"taught the model a new feature, {actions['reused']:,} did with the features there were, "
+        f"{actions['updated']:,} had more rows later. It keeps {counted(found['dimension'], 'dimension')}."
     )
     if errors is not None:
         said.append(
@@ -70,7 +70,7 @@ def _sentences(found: dict[str, Any]) -> list[str]:
     return said
 
 
-def _features(model: Any) -> tuple[list[str], NDArray[np.float64]] | None:
+def _features(model: Any, names: list[str]) -> tuple[list[str], NDArray[np.float64]] | None:
     """The columns that learned features weigh most, and the features' weights on them, each of length one."""
     known = model.representation_
     if not isinstance(known, LinearRepresentation) or not len(known.features):
@@ -79,7 +79,6 @@ def _features(model: Any) -> tuple[list[str], NDArray[np.float64]] | None:
         known.features[:_FEATURES] / np.maximum(np.linalg.norm(known.features[:_FEATURES], axis=1), 1e-300)[:, None]
     )
     chosen = np.argsort(-np.square(weights).sum(axis=0), kind="stable")[:_COLUMNS]
-    names = _names(model)
     return [names[column] for column in chosen], weights[:, chosen]
 
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..store import FORMAT, TASK, StoreError, decoded, encoded, key_of, reading
+from ..estimators._saving import event_of
+from ..store import FORMAT, StoreError, decoded, encoded, key_of, reading, task_rows
+from ..tasks import TaskEvent
 
 _LISTED = 20  # tasks that are listed at most, where there is a list of some
-_EVENT: Sequence[str] = [name for name in TASK if name not in ("position", "key", "label_set", "mean", "seen")]
+_EVENT = [field.name for field in fields(TaskEvent) if field.name not in ("task", "refinement")]
 
 
 def overview(path: str | Path) -> dict[str, Any]:
@@ -52,9 +56,9 @@ def _tasks_of(connection: sqlite3.Connection) -> dict[str, Any]:
     for position, name, learned, width in connection.execute(
         "SELECT min(position), name, features_learned, dimension FROM tasks GROUP BY features_learned ORDER BY 1"
     ):
-        if learned > before:
-            growth.append({"task": position + 1, "name": decoded(name), "features": learned, "dimension": width})
-            before = learned
+        if int(learned) > before:
+            before = int(learned)
+            growth.append({"task": position + 1, "name": decoded(name), "features": before, "dimension": int(width)})
     wanting = "FROM tasks WHERE labels_wanted > labels_used"
     return {
         "tasks": int(count),
@@ -69,7 +73,7 @@ def _tasks_of(connection: sqlite3.Connection) -> dict[str, Any]:
         "need_labels": {
             "tasks": int(one(f"SELECT count(*) {wanting}")[0]),
             "most": [
-                {"name": decoded(name), "labels": used, "wanted": wanted, "error": error}
+                {"name": decoded(name), "labels": int(used), "wanted": int(wanted), "error": float(error)}
                 for name, used, wanted, error in connection.execute(
                     f"SELECT name, labels_used, labels_wanted, error {wanting} ORDER BY error DESC, position "
                     f"LIMIT {_LISTED}"
@@ -77,7 +81,7 @@ def _tasks_of(connection: sqlite3.Connection) -> dict[str, Any]:
             ],
         },
         "changed": [
-            {"name": decoded(name), "error_on_new_rows": drift}
+            {"name": decoded(name), "error_on_new_rows": float(drift)}
             for name, drift in connection.execute(
                 f"SELECT name, drift FROM tasks WHERE drift IS NOT NULL ORDER BY drift DESC LIMIT {_LISTED}"
             )
@@ -119,14 +123,16 @@ def _changed_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
 def task_events(path: str | Path, name: str | None = None) -> list[dict[str, Any]]:
     """The events of all tasks, or of one."""
     with reading(path) as connection:
-        query, values = f"SELECT {', '.join(_EVENT)} FROM tasks", ()
-        if name is not None:
-            key = _key(connection, name)
-            if key is None:
-                raise StoreError(f"{path}: task {name!r} has not been learned")
-            query, values = f"{query} WHERE key = ?", (key,)  # type: ignore[assignment]
-        rows = connection.execute(f"{query} ORDER BY position", values).fetchall()
-        return [dict(zip(_EVENT, (decoded(row[0]), *row[1:]), strict=True)) for row in rows]
+        key = None if name is None else _key(connection, name)
+        if name is not None and key is None:
+            raise StoreError(f"{path}: task {name!r} has not been learned")
+        return [_plain(event_of(row)) for row in task_rows(connection, key)]
+
+
+def _plain(event: TaskEvent) -> dict[str, Any]:
+    """An event in terms of JSON."""
+    values = {"name": event.task} | {name: getattr(event, name) for name in _EVENT}
+    return values | {"error": None if math.isnan(event.error) else event.error}
 
 
 def _key(connection: sqlite3.Connection, text: str) -> str | None:

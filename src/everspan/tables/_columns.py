@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ._files import BOOLEAN, NUMBER, TEXT, TableError
+from ._files import BOOLEAN, NUMBER, TEXT, TableError, columns_of
 
 Array = NDArray[np.float64]
 LARGEST = 1e100  # numbers beyond are taken as missing: their squares have no room
@@ -113,14 +113,11 @@ class Preparation:
         return [name for column in self.columns for name in column.names]
 
     def numbers(self, batch: Any) -> Array:
-        """The rows of an Arrow batch or table as numbers."""
-        parts = []
+        """The rows of an Arrow batch as numbers."""
+        parts, held = [], columns_of(batch)
         for column in self.columns:
-            values = batch.column(column.name)
-            if hasattr(values, "combine_chunks"):
-                values = values.combine_chunks()
             try:
-                parts.append(column.numbers(values))
+                parts.append(column.numbers(held[column.name]))
             except ValueError as error:
                 raise TableError(f"column {column.name!r}: {error}") from error
         return np.concatenate(parts, axis=1)
@@ -130,7 +127,8 @@ class Preparation:
         if self.target == TEXT:
             return np.array(values.cast("string").to_pylist(), dtype=str)
         try:
-            numbers = as_numbers(values, self.target)
+            truth = try_truth(values) if self.target == NUMBER else None  # asked for as a number
+            numbers = as_numbers(values, self.target) if truth is None else truth
         except ValueError as error:
             raise TableError(f"column {self.target_column!r}: {error}, as labels were before") from error
         if self.target == BOOLEAN:
@@ -141,7 +139,7 @@ class Preparation:
             if (numbers != np.floor(numbers)).any():
                 raise TableError(
                     f"column {self.target_column!r}: labels were whole numbers before, but "
-                    f"{numbers[numbers != np.floor(numbers)][0]!r} is none"
+                    f"{numbers[numbers != np.floor(numbers)][0]:g} is none"
                 )
             return numbers.astype(np.int64)
         return numbers
@@ -162,7 +160,10 @@ class Preparation:
             raise ValueError("the names of columns")
         if kind not in (NUMBER, "integer", BOOLEAN, TEXT):
             raise ValueError("the kind of labels")
-        return cls(task, target, kind, tuple(Column.from_facts(column) for column in facts["columns"]))
+        columns = tuple(Column.from_facts(column) for column in facts["columns"])
+        if len({task, target, *(column.name for column in columns)}) != len(columns) + 2:
+            raise ValueError("two columns with one name")
+        return cls(task, target, kind, columns)
 
     def require(self, known: dict[str, str], *extra: str) -> None:
         """Say so if a table lacks a column."""
@@ -183,19 +184,21 @@ _TRUTH = {"true": True, "yes": True, "t": True, "y": True, "false": False, "no":
 
 def as_numbers(values: Any, kind: str = NUMBER) -> Array:
     """An Arrow array as doubles, nan where it is missing or has no room; ValueError says what is no number."""
-    found = try_truth(values) if kind == BOOLEAN else None
+    found = try_truth(values) if kind == BOOLEAN or values.type == "bool" else None
     found = try_numbers(values) if found is None else found
     if found is None:
         what = "a truth value" if kind == BOOLEAN else "a number"
-        raise ValueError(f"{_first_text(values)!r:.60} is not {what}")
+        raise ValueError(f"{_first_other(values, kind)!r:.60} is not {what}")
     return found
 
 
 def try_numbers(values: Any) -> Array | None:
-    """An Arrow array as doubles, nan where there is none or no room for it; None where a text is no number."""
+    """An Arrow array as doubles, nan where there is none or no room for it; None where one is no number."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    if pa.types.is_boolean(values.type):
+        return None
     if pa.types.is_null(values.type):
         return np.full(len(values), np.nan)
     if pa.types.is_string(values.type):
@@ -230,11 +233,7 @@ def try_truth(values: Any) -> Array | None:
     return found
 
 
-def _first_text(values: Any) -> Any:
-    for value in values.to_pylist():
-        try:
-            float(value)
-        except (TypeError, ValueError):
-            if value is not None:
-                return value
-    return None
+def _first_other(values: Any, kind: str) -> Any:
+    """The first value that is not of this kind."""
+    convert = try_truth if kind == BOOLEAN else try_numbers
+    return next((values[i].as_py() for i in range(len(values)) if convert(values[i : i + 1]) is None), None)

@@ -196,9 +196,9 @@ def _plain(batch: Any, columns: Sequence[str], names: Sequence[str]) -> Any:
     """The same batch with three types of columns."""
     import pyarrow as pa
 
-    arrays = []
+    arrays, held = [], columns_of(batch)
     for name in columns:
-        values = batch.column(name)
+        values = held[name]
         if pa.types.is_dictionary(values.type):
             values = values.dictionary_decode()
         kind = _kind_of(values.type)
@@ -210,6 +210,11 @@ def _plain(batch: Any, columns: Sequence[str], names: Sequence[str]) -> Any:
             values = values.cast(pa.string())
         arrays.append(values)
     return pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+
+def columns_of(batch: Any) -> dict[str, Any]:
+    """Columns by name: looking one up in a batch takes as long as there are columns."""
+    return dict(zip(batch.schema.names, batch.columns, strict=True))
 
 
 def _as_names(values: Any) -> Any:

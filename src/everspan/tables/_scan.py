@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._columns import Column, Preparation, quoted, try_numbers, try_truth
-from ._files import BOOLEAN, NUMBER, TEXT, TableError, TableFile
+from ._files import BOOLEAN, NUMBER, TEXT, TableError, TableFile, columns_of
 
 MOST_VALUES = 1000  # different texts from which a column is taken for names
 MOST_NUMBERS = 100  # of a text column: the values that occur most often have a number each
@@ -161,13 +161,21 @@ class Scan:
         scan._pass(table, [*chosen, target, task], found, progress)
         if not scan.counts:
             raise TableError(f"no row has both a task ({task!r}) and a label ({target!r})")
-        columns = [scan._column(name, found[name]) for name in chosen]
-        scan.notes += [f"{name!r} {held}: left out" for name, held in table.kinds.items() if name not in usable]
+        left_out: dict[str, list[str]] = {}
+        for name, held in table.kinds.items():
+            if held not in (NUMBER, BOOLEAN, TEXT):
+                left_out.setdefault(held, []).append(name)
+        columns = [scan._column(name, found[name], left_out) for name in chosen]
+        scan.notes += [f"left out: {quoted(names)}: {why}" for why, names in left_out.items()]
+        if found[target].numbers and len(found[target].values or ()) > 2 and kind is None:
+            whole = _target_of(target, found[target], kind) == "integer"
+            taken = "classes: --kind regression" if whole else "numbers to predict: --kind classification"
+            scan.notes.append(f"{target!r} has numbers, taken for {taken} takes them otherwise")
         scan.preparation = Preparation(
             task, target, _target_of(target, found[target], kind), tuple(column for column in columns if column)
         )
         if not scan.preparation.columns:
-            raise TableError(f"no column is left to learn from: {'; '.join(scan.notes[:5])}")
+            raise TableError(f"no column is left to learn from; {'; '.join(scan.notes[:5])}")
         return scan
 
     @classmethod
@@ -199,24 +207,26 @@ class Scan:
                 if rank == len(self.counts):
                     self.counts.append(0)
                 self.counts[rank] += entry["counts"]
+            held = columns_of(kept) if found else {}
             for name, state in found.items():
-                state.look(kept.column(name))
+                state.look(held[name])
             if progress is not None:
                 progress(self.rows)
 
-    def _column(self, name: str, found: _Found) -> Column | None:
+    def _column(self, name: str, found: _Found, left_out: dict[str, list[str]]) -> Column | None:
+        """How a column becomes numbers; None where it is left out, for a reason."""
         if not found.present:
-            self.notes.append(f"{name!r} is empty: left out")
+            left_out.setdefault("is empty", []).append(name)
             return None
         if found.infinite:
             self.notes.append(f"{name!r} has {found.infinite:,} infinite or huge numbers: taken as missing")
         missing = found.missing > 0
         if found.kind() == TEXT:
             if found.values is None:
-                self.notes.append(f"{name!r} has more than {MOST_VALUES:,} different texts: left out")
+                left_out.setdefault(f"has more than {MOST_VALUES:,} different texts", []).append(name)
                 return None
             if len(found.values) == 1 and not missing:
-                self.notes.append(f"{name!r} is always the same: left out")
+                left_out.setdefault("is always the same", []).append(name)
                 return None
             ordered = sorted(found.values, key=lambda value: (-found.values[value], value))  # type: ignore[index]
             if len(ordered) > MOST_NUMBERS:
@@ -227,7 +237,7 @@ class Scan:
         deviation = float(np.sqrt(found.squares / found.present))
         if deviation <= 1e-12 * abs(found.mean) or deviation < 1e-150:
             if not missing:
-                self.notes.append(f"{name!r} is always the same: left out")
+                left_out.setdefault("is always the same", []).append(name)
                 return None
             deviation = 1.0
         kind = found.kind()
@@ -253,7 +263,8 @@ def _target_of(name: str, found: _Found, kind: str | None) -> Any:
     if held != NUMBER:
         if found.values is None:
             raise TableError(f"column {name!r} has more than {MOST_VALUES:,} different texts: too many for classes")
-        return held
+        plain = {value.strip().lower() for value in found.values} <= {"true", "false"}
+        return BOOLEAN if held == BOOLEAN and plain else TEXT  # who says yes and no is answered with yes and no
     few = found.values is not None and found.whole and len(found.values) <= MOST_CLASSES
     if few:
         return "integer"

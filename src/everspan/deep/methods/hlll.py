@@ -28,7 +28,16 @@ BEST = STRONG | {
     "distillation": 1.0,
     "classifier": "kept",
 }
-FASTER = {"epochs": 50, "warmup": 3, "batch_size": 512, "learning_rate": 0.4, "weight_decay": 2e-3}
+FASTER = {
+    "epochs": 52,
+    "warmup": 3,
+    "batch_size": 256,
+    "learning_rate": 0.2,
+    "weight_decay": 2e-3,
+    "augment": "crop:4,flip,brightness,cutmix:0.5",
+    "first_augment": None,
+    "rotation": 0.0,
+}
 
 
 @dataclass(frozen=True)

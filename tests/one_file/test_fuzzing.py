@@ -1,0 +1,44 @@
+"""No table and no file makes a traceback, hangs, or leaves half a file."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from everspan.one_file import learn
+
+from .fuzzing import check_store, check_table, hostile_table, run, wide_table
+from .test_one_file import shops
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_hostile_tables(tmp_path, part):
+    codes = [check_table(tmp_path, hostile_table(np.random.default_rng(1000 * part + i))) for i in range(75)]
+    assert codes.count(2) > 20
+    assert codes.count(0) > 5, "some of them are fine"
+
+
+def test_very_many_columns(tmp_path):
+    """Time that grows with their square would not end: a hundred thousand are in benchmarks/one_file.py."""
+    (tmp_path / "wide.csv").write_bytes(wide_table(20_000))
+    code, said, errors = run("learn", tmp_path / "a.everspan", tmp_path / "wide.csv", "--quiet")
+    assert code == 0, errors
+    assert len(said) < 3000, "what is left out is not listed one by one"
+    assert run("predict", tmp_path / "a.everspan", tmp_path / "wide.csv")[0] == 0
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_damaged_files(tmp_path, part):
+    table = shops(12, 15).rename(columns={"shop": "task"})
+    table["task"] = table["task"].str.replace("s", "t")
+    if part % 2:
+        table["churn"] = np.random.default_rng(0).normal(size=len(table))
+    table.to_csv(tmp_path / "a.csv", index=False)
+    learn(tmp_path / "a.everspan", tmp_path / "a.csv")
+    content = (tmp_path / "a.everspan").read_bytes()
+    pd.concat([table[:20], table[:5].assign(u=9.0)]).to_csv(tmp_path / "b.csv", index=False)
+    codes = [
+        check_store(tmp_path, content, tmp_path / "b.csv", np.random.default_rng(1000 * part + i)) for i in range(60)
+    ]
+    assert codes.count(2) > 20
