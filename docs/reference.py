@@ -16,6 +16,12 @@ PARTS = {
         ("everspan", "TaskEvent"),
         ("everspan", "History"),
     ],
+    "One file": [
+        *(("everspan.one_file", name) for name in ("learn", "predict", "open_model", "preparation_of", "tasks_of")),
+        *(("everspan.one_file", name) for name in ("overview", "report", "forget", "export", "Learned")),
+        ("everspan.tables", "Preparation"),
+        ("everspan.tables", "Column"),
+    ],
     "Features that are not linear": [
         ("everspan.functions", "ReLU"),
         ("everspan.functions", "FunctionRepresentation"),

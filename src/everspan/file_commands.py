@@ -104,7 +104,8 @@ def _add_predict(commands: Any, predict_pictures: Callable[[argparse.Namespace],
         help="predictions for a table by a one-file model, or classes of pictures by the network of a run",
         description=f"With FILE.everspan and a table ({_TABLE}): a line for every row, with its task, the prediction "
         "and its probability, to standard output or --out. With the folder of a run of `everspan incremental` and "
-        "picture files: a line a picture with its path, its most probable class and the probability, separated by tabs.",
+        "picture files: a line a picture with its path, its most probable class and how probable it is, separated by "
+        "tabs.",
         epilog="examples: everspan predict shop.everspan new.csv --keep order_id --out answers.csv; "
         "everspan predict cifar-hlll new/*.png",
     )

@@ -319,3 +319,20 @@ def test_bad_class_weights_are_refused(weight, message):
     X = np.eye(4)
     with pytest.raises(ValueError, match=message):
         LifelongClassifier(class_weight=weight).fit(X, [0, 1, 0, 1])
+
+
+@pytest.mark.parametrize("goal", ["absolute", "excess"])
+def test_an_update_tells_the_error_on_all_rows(goal):
+    """Of noisy labels no predictor is below epsilon: within epsilon of the best is what "excess" asks for."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((460, 4))
+    y = (X[:, 0] > 0) ^ (rng.random(460) < 0.25)
+    model = LifelongClassifier(goal=goal)
+    first = model.learn_task(X[:400], y[:400], task="a")
+    assert 0.2 < first.error < 0.35
+    event = model.learn_task(X[400:], y[400:], task="a")
+    errors = (460 * event.error - 400 * first.error) / 60  # what the new rows alone must have said
+    assert 0.0 <= errors <= 0.5
+    assert event.error == pytest.approx(first.error, abs=0.05)
+    assert event.met == (goal == "excess")
+    assert (event.labels_wanted is None) == event.met

@@ -339,10 +339,9 @@ def _restore_tasks(model: Any, contents: Contents) -> None:
         _require(all(type(code) is int and 0 <= code < len(model._label_sets) for code in codes), "label_set")
         model._label_set_of = array("q", codes)
     if hasattr(model, "prior"):  # tasks with a predictor each, or one a class
-        sets, codes = getattr(model, "_label_sets", None), getattr(model, "_label_set_of", None)
+        sizes = [len(model._label_sets[code]) for code in codes] if hasattr(model, "_label_sets") else []
         for position in range(len(model.history_)):
-            classes = len(sets[codes[position]]) if sets and codes else 2
-            wanted = classes if classes > 2 else 1
+            wanted = sizes[position] if sizes and sizes[position] > 2 else 1
             _require(len(model.predictors_.of_task(position)) == wanted, "as many predictors as a task has")
     seen = TASK.index("seen")
     for row in contents.tasks:

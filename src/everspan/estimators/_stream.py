@@ -529,7 +529,11 @@ class TaskStream(LifelongEstimator):
         rules: Rules,
         started: float,
     ) -> TaskEvent:
-        """Write an update into the history; nothing may fail after this."""
+        """Write an update into the history; nothing may fail after this.
+
+        The error is that on old rows, as it was, and on new ones, unless the task has changed. With goal="excess" a
+        task that was within epsilon of what it reaches alone is taken to be so still, unless it has changed.
+        """
         position = self._position(task)
         for index, own in zip(self.predictors_.of_task(position), kept, strict=True):
             self.predictors_.update(index, own)
@@ -537,11 +541,14 @@ class TaskStream(LifelongEstimator):
             self.__dict__.pop(cache, None)
         old = self.history_[position]
         used = old.labels_used + labels
-        wanted = used * error / rules.epsilon if error > rules.epsilon else None
+        if drift is None and not math.isnan(old.error):
+            error = (old.labels_used * old.error + labels * error) / used
+        met = error <= rules.epsilon or (rules.goal == "excess" and old.met and drift is None)
+        wanted = None if met else used * error / rules.epsilon
         event = replace(
             old,
             action="updated",
-            met=error <= rules.epsilon,
+            met=met,
             error=error,
             error_bound=None,
             confidence=None,
