@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import BayesianRidge, LogisticRegression, Ridge
 
-from everspan.empirical_bayes import learn_prior
+from everspan.empirical_bayes import _inverses, learn_prior
 from everspan.prior import Prior, Shrunk, Summary, foresees, is_mark, next_mark, weak_prior, with_constant
 from everspan.tasks import Rows
 
@@ -203,11 +203,22 @@ def test_fewer_than_eight_tasks_make_no_prior():
     assert learn_prior(planted("one", tasks=7)[0], constant=True, regression=True) is None
 
 
+@pytest.mark.parametrize("size", [1, 2, 8, 9, 20])
+def test_many_matrices_are_inverted_at_once(size):
+    rng = np.random.default_rng(size)
+    roots = rng.standard_normal((50, size, size + 2)) * 10.0 ** rng.uniform(-2, 2, (50, size, 1))
+    matrices = roots @ roots.transpose(0, 2, 1)
+    before = matrices.copy()
+    found = _inverses(matrices)
+    np.testing.assert_array_equal(matrices, before)
+    np.testing.assert_allclose(found, np.linalg.inv(before), rtol=1e-6, atol=1e-9 * np.abs(found).max())
+
+
 def test_marks_are_fixed_and_hold_the_powers_of_two():
     marks = [n for n in range(5000) if is_mark(n)]
     assert marks[:14] == [8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 36]
     assert {8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096} <= set(marks)
-    assert [mark for mark in marks if mark > 1000] == [1024, 2048, 4096]
+    assert [mark for mark in marks if mark > 250] == [256, 320, 384, 448, 512, 768, 1024, 2048, 4096]
     for n in range(4096):
         assert next_mark(n) == next(mark for mark in marks if mark > n)
 

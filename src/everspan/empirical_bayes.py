@@ -18,7 +18,8 @@ from .prior import FIRST, Prior, Summary
 from .tasks import Array
 
 _WORK = 3e6  # numbers that one pass over the summaries may take
-_FEWEST = 48  # tasks that a prior rests on at least, where there are so many
+_FEWEST, _MOST = 48, 512  # tasks that a prior rests on at least, where there are so many, and at most
+_TINY = 8  # columns up to which many matrices are inverted faster together
 _ROUNDS = 40
 _SETTLED = 1e-3  # change of the covariance, as a share of it, after which the search ends
 _STILL = 1e-6  # variance that counts as none, in units of the noise's
@@ -31,7 +32,7 @@ def learn_prior(summaries: Sequence[Summary], *, constant: bool, regression: boo
     """The prior of these tasks; None where there are fewer than eight."""
     if len(summaries) < FIRST:
         return None
-    most = max(_FEWEST, int(_WORK / summaries[0].size ** 3))
+    most = min(max(_FEWEST, int(_WORK / summaries[0].size ** 3)), _MOST)
     chosen = np.unique(np.linspace(0, len(summaries) - 1, min(most, len(summaries))).round().astype(int))
     parts = [summaries[i].parts() for i in chosen]
     grams, moments = np.array([part[0] for part in parts]), np.array([part[1] for part in parts])
@@ -188,6 +189,8 @@ def _learned(tasks: _Tasks, way: _Way, around: Array | None = None) -> tuple[_Wa
 
 def _inverses(matrices: Array) -> Array:
     """Of positive definite matrices; twice as fast as those of any."""
+    if matrices.shape[1] <= _TINY:
+        return _swept(matrices)
     inverses = np.empty(matrices.shape)
     for place, matrix in enumerate(matrices):
         factor, failed = lapack.dpotrf(matrix, clean=0)
@@ -195,6 +198,17 @@ def _inverses(matrices: Array) -> Array:
     above, below = np.triu_indices(matrices.shape[1], 1)
     inverses[:, below, above] = inverses[:, above, below]
     return inverses
+
+
+def _swept(matrices: Array) -> Array:
+    """The same by sweeping all matrices at once, pivot after pivot: positive definite ones need no other order."""
+    swept = matrices.transpose(1, 2, 0).copy()
+    for pivot in range(len(swept)):
+        scale = 1.0 / swept[pivot, pivot]
+        row, column = swept[pivot] * scale, swept[:, pivot].copy()
+        swept -= column[:, None] * row
+        swept[pivot], swept[:, pivot], swept[pivot, pivot] = row, -column * scale, scale
+    return swept.transpose(2, 0, 1)
 
 
 def _mean(tasks: _Tasks, way: _Way, precision: Array, left: Array, alone: Array) -> tuple[Array, float]:

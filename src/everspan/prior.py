@@ -21,7 +21,7 @@ MOST_COLUMNS = 50  # beyond them covariances cost more than they tell
 
 
 def is_mark(tasks: int) -> bool:
-    """Whether the prior is learned after so many tasks: 8, 16, 32, ...; up to 1,024 at counts between them too.
+    """Whether the prior is learned after so many tasks: 8, 16, 32, ...; at counts between them too while it is young.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def next_mark(tasks: int) -> int:
 def _apart(tasks: int) -> int:
     """How far apart marks are around so many tasks."""
     octave = 1 << (tasks.bit_length() - 1)
-    return max(octave // 8, 2) if octave < 1024 else octave
+    return {256: 64, 512: 256}.get(octave, max(octave // 8, 2) if octave < 256 else octave)
 
 
 @dataclass(frozen=True, slots=True)

@@ -316,6 +316,10 @@ def opened(path: str | os.PathLike[str]) -> Iterator[sqlite3.Connection]:
             _check_schema(target, connection)
             yield connection
     except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
+        if target.with_name(f"{target.name}-wal").exists() and not os.access(target.resolve().parent, os.W_OK):
+            raise StoreError(
+                f"{target}: a process ended before it was done with it: open it once where it may be written"
+            ) from error
         raise StoreError(f"{target}: is damaged or no everspan file: {reason(error)}") from error
 
 

@@ -10,6 +10,7 @@ import sys
 import numpy as np
 import pytest
 
+from everspan.estimators._saving import Journal
 from everspan.one_file import learn, open_model, overview
 
 from .fuzzing import run
@@ -102,6 +103,28 @@ def test_what_may_only_be_read_is_read(tmp_path, small_disk):
     if close().returncode:
         pytest.skip("no disk can be made read-only here")
     check_closed(path, tmp_path / "b.parquet")
+
+
+def test_a_killed_process_s_journal_where_nothing_may_be_written(tmp_path, small_disk):
+    """What lies in it cannot be read there: that is said, and elsewhere all of it is there."""
+    folder, close = small_disk
+    write_table(tmp_path / "a.parquet", 20)
+    learn(tmp_path / "a.everspan", tmp_path / "a.parquet")
+    model = open_model(tmp_path / "a.everspan")
+    journal = Journal(tmp_path / "a.everspan", model)
+    model.learn_task(np.eye(12), np.arange(12.0), task="late")
+    journal.learned(["late"])
+    for name in ("a.everspan", "a.everspan-wal"):  # as a process leaves them that was killed
+        shutil.copy(tmp_path / name, folder / name)
+    journal.close()
+    if close().returncode:
+        pytest.skip("no disk can be made read-only here")
+    code, _, errors = run("show", folder / "a.everspan")
+    assert code == 2
+    assert "a process ended before it was done with it: open it once where it may be written" in errors
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(folder, elsewhere)
+    assert open_model(elsewhere / "a.everspan").tasks_[-1] == "late"
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")

@@ -31,6 +31,8 @@ from everspan.one_file import (
 from everspan.store import StoreError
 from everspan.tables import TableError, TableFile
 
+from ..reports.browser import check_in_browser, needs_browser
+
 WEIGHTS = np.random.default_rng(5).standard_normal((2, 4))
 
 
@@ -288,6 +290,13 @@ def test_a_report_tells_what_there_is(shop, tmp_path):
     model.save(tmp_path / "b.everspan")
     page = report(tmp_path / "b.everspan", tmp_path, "everspan report").read_text()
     assert "<script>" not in page
+
+
+@needs_browser
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (500, "dark")])
+def test_a_report_in_a_browser(shop, tmp_path, width, scheme):
+    page = report(shop[0], tmp_path / "a.html", "everspan report")
+    check_in_browser(page.read_text(), tmp_path, width, scheme)
 
 
 def test_what_does_not_fit_the_file_is_said_and_changes_nothing(shop, tmp_path):

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 
 import pytest
 
 from everspan.reports import Page, new_figure
 
-CHROMIUM = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
-)
+from .browser import check_in_browser, needs_browser
 
 
 def drawn(columns):
@@ -48,44 +44,8 @@ def test_a_page_needs_nothing_else_and_escapes_what_it_shows(page):
         assert target in names
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine (Debian: apt-get install chromium)")
+@needs_browser
 @pytest.mark.parametrize("width", [1280, 500])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_page_in_a_browser(page, tmp_path, width, scheme):
-    """Nothing is wider than the window, one drawing is shown, and the console stays silent.
-
-    A window of Chromium without a display is 500 pixels wide at least: narrow enough for the phone's layout.
-    """
-    probe = """<script>addEventListener('load', () => {
-      const shown = [...document.querySelectorAll('figure svg')].filter(svg => svg.getBoundingClientRect().width > 0);
-      const wide = [...document.querySelectorAll('body *')].filter(
-        element => !element.closest('svg') && element.getBoundingClientRect().right > innerWidth + 1);
-      document.title = JSON.stringify({shown: shown.length, width: shown[0].getBoundingClientRect().width,
-        wide: wide.map(element => element.tagName), dark: matchMedia('(prefers-color-scheme: dark)').matches,
-        background: getComputedStyle(document.body).backgroundColor})
-    })</script>"""
-    path = tmp_path / "report.html"
-    path.write_text(page.html().replace("</body>", probe + "</body>"), encoding="utf-8")
-    command = [
-        CHROMIUM,
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        "--enable-logging=stderr",
-    ]
-    command += [f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={width},1000", "--dump-dom"]
-    command += [f"--blink-settings=preferredColorScheme={0 if scheme == 'dark' else 1}", path.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    found = re.search(r"<title>(.*?)</title>", done.stdout, flags=re.DOTALL)
-    assert found, done.stderr[-500:]
-    import html
-    import json
-
-    seen = json.loads(html.unescape(found.group(1)))
-    assert seen["shown"] == 1
-    assert 0.7 * min(width, 992) < seen["width"] <= width
-    assert seen["wide"] == []
-    assert seen["dark"] == (scheme == "dark")
-    assert seen["background"] == ("rgb(22, 24, 28)" if scheme == "dark" else "rgb(255, 255, 255)")
-    assert "CONSOLE" not in done.stderr
+    check_in_browser(page.html(), tmp_path, width, scheme)

@@ -47,6 +47,9 @@ def _tasks_of(connection: sqlite3.Connection) -> dict[str, Any]:
         "SELECT count(*), total(labels_used), total(met), count(error_bound), "
         "(SELECT dimension FROM tasks ORDER BY position DESC LIMIT 1) FROM tasks"
     )
+    bounds = np.array(
+        [e for (e,) in connection.execute("SELECT error_bound FROM tasks WHERE error_bound IS NOT NULL")], dtype=float
+    )
     errors = np.array(
         [e for (e,) in connection.execute("SELECT error FROM tasks WHERE error IS NOT NULL")], dtype=float
     )
@@ -69,6 +72,7 @@ def _tasks_of(connection: sqlite3.Connection) -> dict[str, Any]:
         "features": int(before),
         "actions": actions,
         "errors": _quantiles(errors),
+        "bounds": _quantiles(bounds),
         "growth": growth,
         "need_labels": {
             "tasks": int(one(f"SELECT count(*) {wanting}")[0]),
@@ -162,6 +166,11 @@ def overview_lines(found: dict[str, Any]) -> list[str]:
         lines.append(
             f"estimated error: median {errors['median']:.3g}, nine of ten below {errors['nine_of_ten_below']:.3g}, "
             f"largest {errors['largest']:.3g}"
+        )
+    if found["bounds"] is not None:
+        lines.append(
+            f"proved of {counted(found['bounded'], 'task')} on rows held out: error at most "
+            f"{found['bounds']['median']:.3g} for half of them, {found['bounds']['largest']:.3g} for all"
         )
     for step in found["growth"][:_LISTED]:
         lines.append(
