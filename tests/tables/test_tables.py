@@ -265,6 +265,18 @@ def test_rows_that_are_wrong_are_said(tmp_path):
         TableFile.open(tmp_path)
 
 
+@pytest.mark.parametrize("change", [-3, 3])
+@pytest.mark.parametrize("memory", [1, 10**9])
+def test_a_table_that_changes_while_it_is_read_is_said(tmp_path, change, memory):
+    frame = customers()
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    table, scan = scanned(tmp_path / "a.csv")
+    (frame[:change] if change < 0 else pd.concat([frame, frame[:change]])).to_csv(tmp_path / "a.csv", index=False)
+    with pytest.raises(TableError, match="changed while it was read"):
+        list(Grouped(table, scan, memory=memory, folder=tmp_path))
+    assert list(tmp_path.iterdir()) == [tmp_path / "a.csv"]
+
+
 def test_a_full_disk_while_rows_are_sorted_is_said(tmp_path):
     customers().to_csv(tmp_path / "a.csv", index=False)
     table, scan = scanned(tmp_path / "a.csv")

@@ -40,15 +40,16 @@ class Grouped:
         if not names:
             return
         if parts[-1] == 0:
-            yield from self._tasks(self._kept_rows(), names)
+            yield from self._tasks(self._kept_rows(), names, sum(self.scan.counts))
             return
         try:
             with tempfile.TemporaryDirectory(prefix="everspan-", dir=self.folder) as folder, ExitStack() as files:
                 self._write(Path(folder), parts, files)
                 files.close()
-                for part in range(int(parts[-1]) + 1):
+                sizes = np.bincount(parts, weights=self.scan.counts).astype(int)
+                for part, rows in enumerate(sizes.tolist()):
                     path = Path(folder) / f"{part}.arrow"
-                    yield from self._tasks(_read(path), names)
+                    yield from self._tasks(_read(path), names, rows)
                     path.unlink()
         except OSError as error:
             raise TableError(f"{self.table.path}: its rows cannot be sorted by task on disk: {error}") from error
@@ -100,24 +101,27 @@ class Grouped:
         rows: NDArray[np.intp] = encoded.indices.to_numpy(zero_copy_only=False).astype(np.intp)
         return np.array(ranks, dtype=np.intp)[rows]
 
-    def _tasks(self, batches: Iterator[Any], names: list[str]) -> Iterator[tuple[str, Array, NDArray[Any]]]:
-        """The tasks of batches that fit into memory together."""
+    def _tasks(self, batches: Iterator[Any], names: list[str], rows: int) -> Iterator[tuple[str, Array, NDArray[Any]]]:
+        """The tasks of batches with so many rows, which fit into memory together."""
         known = self.scan.preparation
-        rows, labels, ranks = [], [], []
+        X, done = np.empty((rows, len(known.names))), 0
+        labels, ranks = [], []
         for batch in batches:
+            end = done + len(batch)
+            if end > rows:
+                break
             if len(batch):
-                rows.append(known.numbers(batch))
+                X[done:end] = known.numbers(batch)
                 labels.append(known.labels(batch.column(known.target_column)))
                 ranks.append(self._rank(batch))
-        if not rows:
-            return
-        X, y, rank = np.concatenate(rows), np.concatenate(labels), np.concatenate(ranks)
-        del rows, labels, ranks
+            done = end
+        if done != rows or end != rows:
+            raise TableError(f"{self.table.path}: changed while it was read: it had other rows before")
+        y, rank = np.concatenate(labels), np.concatenate(ranks)
         order = np.argsort(rank, kind="stable")
-        X, y, rank = X[order], y[order], rank[order]
-        present, starts = np.unique(rank, return_index=True)
-        for task, first, end in zip(present.tolist(), starts, [*starts[1:], len(rank)], strict=True):
-            yield names[task], X[first:end], y[first:end]
+        present, starts = np.unique(rank[order], return_index=True)
+        for task, own in zip(present.tolist(), np.split(order, starts[1:]), strict=True):
+            yield names[task], X[own], y[own]
 
 
 def _read(path: Path) -> Iterator[Any]:
