@@ -21,6 +21,7 @@ _WORK = 3e6  # numbers that one pass over the summaries may take
 _FEWEST, _MOST = 48, 512  # tasks that a prior rests on at least, where there are so many, and at most
 _TINY = 8  # columns up to which many matrices are inverted faster together
 _ROUNDS = 40
+_LOOK, _FAR = 10, 12.0  # rounds after which a way is looked at, and how far below the best it counts for nothing
 _SETTLED = 1e-3  # change of the covariance, as a share of it, after which the search ends
 _STILL = 1e-6  # variance that counts as none, in units of the noise's
 _ALIKE = 3.0  # tasks' worth of belief that columns vary alike
@@ -127,8 +128,8 @@ def _weighed(tasks: _Tasks) -> Iterator[tuple[float, _Way]]:
     price = max(1.0, 0.5 * np.log(len(tasks.grams))) if tasks.regression else 1.0  # a factor can pass for less noise
     for factors in range(1, min(_FACTORS, tasks.slopes - 1) + 1):
         start = replace(way, kind="factors", factors=factors, noise=max(noise, way.noise))
-        way, _ = _learned(tasks, start, apart)
         choices += price * (tasks.size - factors + 1)
+        way, _ = _learned(tasks, start, apart, best + choices)
         score = _evidence(tasks, way) - choices
         yield score, way
         if score < best:
@@ -149,15 +150,23 @@ def _pooled(tasks: _Tasks) -> _Way:
     return _Way("none", 0, mean, np.diag(variances), noise, pull)
 
 
-def _learned(tasks: _Tasks, way: _Way, around: Array | None = None) -> tuple[_Way, Array]:
+def _learned(
+    tasks: _Tasks, way: _Way, around: Array | None = None, rival: float | None = None
+) -> tuple[_Way, Array]:
     """The most probable way of its kind, and how many tasks tell each variance.
 
     In turn: the weights of all tasks and their mean, which is itself drawn to nought; then the variances, by MacKay's
     quick rule, and the factors, by expectation and maximisation. ``around`` are the variances that each column's own
-    are drawn to, or the units in which directions other than factors vary alike.
+    are drawn to, or the units in which directions other than factors vary alike. A way that will surely stay far below
+    the evidence of a ``rival`` is left as it is.
     """
-    m, slopes = len(tasks.grams), slice(0, tasks.slopes)
+    m, slopes, early = len(tasks.grams), slice(0, tasks.slopes), 0.0
     for place in range(_ROUNDS):
+        if rival is not None and place in (_LOOK // 2, _LOOK):
+            evidence = _evidence(tasks, way)
+            if place == _LOOK and evidence + 3.0 * max(evidence - early, 0.0) < rival - _FAR:
+                break
+            early = evidence
         precision: Array = np.linalg.inv(way.covariance).astype(np.float64, copy=False)
         spread = _inverses(tasks.grams / way.noise + precision)
         left = spread.sum(axis=0)

@@ -26,8 +26,8 @@ def is_mark(tasks: int) -> bool:
     Examples
     --------
     >>> from everspan.prior import is_mark
-    >>> [tasks for tasks in range(72) if is_mark(tasks)]
-    [8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 36, 40, 44, 48, 52, 56, 60, 64]
+    >>> [tasks for tasks in range(160) if is_mark(tasks) and tasks >= 60]
+    [60, 62, 64, 68, 72, 76, 80, 84, 88, 92, 96, 100, 104, 108, 112, 116, 120, 124, 128, 136, 144, 152]
     """
     return tasks >= FIRST and tasks % _apart(tasks) == 0
 
@@ -40,7 +40,7 @@ def next_mark(tasks: int) -> int:
 def _apart(tasks: int) -> int:
     """How far apart marks are around so many tasks."""
     octave = 1 << (tasks.bit_length() - 1)
-    return {256: 64, 512: 256}.get(octave, max(octave // 8, 2) if octave < 256 else octave)
+    return {256: 64, 512: 256}.get(octave, max(octave // 16, 2) if octave < 256 else octave)
 
 
 @dataclass(frozen=True, slots=True)
