@@ -150,9 +150,7 @@ def _pooled(tasks: _Tasks) -> _Way:
     return _Way("none", 0, mean, np.diag(variances), noise, pull)
 
 
-def _learned(
-    tasks: _Tasks, way: _Way, around: Array | None = None, rival: float | None = None
-) -> tuple[_Way, Array]:
+def _learned(tasks: _Tasks, way: _Way, around: Array | None = None, rival: float | None = None) -> tuple[_Way, Array]:
     """The most probable way of its kind, and how many tasks tell each variance.
 
     In turn: the weights of all tasks and their mean, which is itself drawn to nought; then the variances, by MacKay's

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_BLOCK = 1 << 24  # bytes of a text table that are read at once; a row must fit into it
+_BLOCK = 1 << 22  # bytes of a text table that are read at once, at least; Arrow takes forty times as much memory
+_LINES = 64  # lines like the first that must fit into it: no row may be longer
 _ROWS = 1 << 16  # rows of a binary table that are read at once
 _CELLS = 1 << 22  # and cells
 _DELIMITERS = ",\t;|"
@@ -36,6 +37,7 @@ class TableFile:
     format: str
     kinds: dict[str, str]
     delimiter: str = ","
+    block: int = _BLOCK
 
     @classmethod
     def open(cls, path: Any) -> TableFile:
@@ -75,10 +77,11 @@ class TableFile:
         line = _first_line(path, format)
         counts = {mark: _outside_quotes(line, mark) for mark in _DELIMITERS}
         delimiter = max(counts, key=lambda mark: counts[mark]) if any(counts.values()) else ","
-        table = cls(path, format, {}, delimiter)
+        block = max(_BLOCK, _LINES * len(line))
+        table = cls(path, format, {}, delimiter, block)
         names = table._reader(None).schema.names
         _check_names(path, names)
-        return cls(path, format, {name: TEXT for name in names if name}, delimiter)
+        return cls(path, format, {name: TEXT for name in names if name}, delimiter, block)
 
     def batches(self, columns: Sequence[str], names: Sequence[str] = ()) -> Iterator[Any]:
         """Record batches of these columns, in the order of rows: strings, booleans, doubles; ``names`` are strings."""
@@ -118,7 +121,7 @@ class TableFile:
         )
         return csv.open_csv(
             source,
-            read_options=csv.ReadOptions(block_size=_BLOCK, use_threads=False),
+            read_options=csv.ReadOptions(block_size=self.block, use_threads=False),
             parse_options=csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
             convert_options=convert,
         )
@@ -145,12 +148,14 @@ class _Errors:
 
         if isinstance(error, pa.ArrowException | OSError | UnicodeDecodeError | EOFError | zlib.error | OverflowError):
             lines = str(error).strip().splitlines() or [type(error).__name__]
+            if "straddling" in lines[0]:
+                lines = ["a row is longer than 4 MB, or a quote is never closed"]
             raise TableError(f"{self.path}: cannot be read as a table: {lines[0]:.300}") from error
 
 
 def _first_line(path: Path, format: str) -> str:
     with gzip.open(path) if format == "csv.gz" else path.open("rb") as file:
-        line: bytes = file.readline(_BLOCK)
+        line: bytes = file.readline(1 << 25)
     if line[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in line:
         raise TableError(f"{path}: is neither UTF-8 text nor Parquet nor Arrow")
     try:
