@@ -31,7 +31,7 @@ from tests.one_file.killing import survive
 from tests.one_file.test_one_file import shops
 
 BYTES = 2e9
-MEMORY = 0.4  # the peak may be this share of the table
+MEMORY = 0.3  # the peak may be this share of the table
 COLUMNS, SHARED = 20, 4
 
 LEARN = """

@@ -114,6 +114,12 @@ def test_the_engine_needs_numpy_and_scipy_only():
     assert not loaded.intersection([*HEAVY, "clarabel", "scs"])
 
 
+def test_the_commands_on_files_load_what_they_use():
+    loaded = loaded_after("import everspan.one_file, everspan.cli")
+    assert "everspan.tables" in loaded
+    assert not loaded.intersection(["onnx", "matplotlib", "torch", "ray"])
+
+
 def test_public_names_are_there_and_unknown_ones_are_not():
     assert {name for name in everspan.__all__ if hasattr(everspan, name)} == set(everspan.__all__)
     assert set(everspan.__all__) <= set(dir(everspan))
