@@ -201,10 +201,12 @@ def _summed(row: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _checksum(row: Sequence[Any]) -> int:
-    total = 0
+    """Of the row as Python writes it, with the lengths of blobs for blobs, and then of the blobs."""
+    plain = [(len(value),) if isinstance(value, bytes) else value for value in row]
+    total = zlib.crc32(repr(plain).encode())
     for value in row:
-        text = value if isinstance(value, bytes) else repr(value).encode()
-        total = zlib.crc32(text, zlib.crc32(b"%d:" % len(text), total))
+        if isinstance(value, bytes):
+            total = zlib.crc32(value, total)
     return total
 
 
