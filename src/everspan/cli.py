@@ -28,6 +28,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our lines has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except KeyboardInterrupt:
+        print(f"everspan {options.command}: stopped", file=sys.stderr)
+        return 130
     except (OSError, ValueError) as error:
         print(f"everspan {options.command}: {error}", file=sys.stderr)
         return 2

@@ -40,9 +40,27 @@ def learn_prior(summaries: Sequence[Summary], *, constant: bool, regression: boo
     square, count = sum(part[2] for part in parts), max(sum(part[3] for part in parts), 1e-300)
     change = _standardising(grams.sum(axis=0) / count, constant)
     grams, moments = np.matmul(np.matmul(change.T, grams), change), moments.dot(change)
-    prior = _together(list(_weighed(_Tasks(grams, moments, square, count, constant, regression))))
+    ways = _sound(_weighed(_Tasks(grams, moments, square, count, constant, regression)))
+    if not ways:
+        return None
+    prior = _together(ways)
     back = np.linalg.inv(change)
     return replace(prior, mean=change.dot(prior.mean), precision=back.T.dot(prior.precision).dot(back))
+
+
+def _sound(weighed: Iterator[tuple[float, _Way]]) -> list[tuple[float, _Way]]:
+    """The ways up to one that is beyond what numbers can hold: columns may be all but the same, or in other units."""
+    found: list[tuple[float, _Way]] = []
+    with np.errstate(all="ignore"):
+        try:
+            for score, way in weighed:
+                if not np.isfinite([score, way.noise, *way.mean, *way.covariance.ravel()]).all():
+                    break
+                np.linalg.cholesky(way.covariance)
+                found.append((score, way))
+        except np.linalg.LinAlgError:
+            pass
+    return found
 
 
 def _standardising(gram: Array, constant: bool) -> Array:

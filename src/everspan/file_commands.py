@@ -177,7 +177,7 @@ def _learn(options: argparse.Namespace) -> int:
         return 130
     print("\n".join(learned_lines(done)))
     for name, reason in list(done.failed.items())[:10]:
-        print(f"everspan learn: task {name!r:.60} was not learned: {reason}", file=sys.stderr)
+        print(f"everspan learn: task {name!r:.60} was not learned whole: {reason}", file=sys.stderr)
     if len(done.failed) > 10:
         print(f"everspan learn: and {len(done.failed) - 10:,} more were not", file=sys.stderr)
     return 1 if done.failed else 0
@@ -191,7 +191,10 @@ def learned_lines(done: Any) -> list[str]:
     counts = {action: sum(e.action == action for e in done.events) for action in ("reused", "grew", "updated")}
     said = ", ".join(f"{n:,} {action}" for action, n in counts.items() if n) or "nothing new"
     known = f"; {done.known:,} known already" if done.known else ""
-    lines.append(f"learned {len(done.events):,} tasks in {done.seconds:.1f} s: {said}{known}")
+    if done.known_rows and done.events:
+        lines.append(f"{done.known_rows:,} rows were learned before: left out (--all-rows learns them)")
+    failed = f"; {len(done.failed):,} not, or not whole" if done.failed else ""
+    lines.append(f"learned {len(done.events):,} tasks in {done.seconds:.1f} s: {said}{known}{failed}")
     return lines + (overview_lines(overview(done.path)) if done.path.exists() else [])
 
 
@@ -210,8 +213,7 @@ def _predict(options: argparse.Namespace) -> int:
     )
     if done.unknown:
         print(
-            f"{done.unknown:,} of {done.rows:,} rows are of unknown tasks, like {done.some_unknown!r:.60}: "
-            "no prediction (--unseen prior has one)",
+            f"{done.unknown:,} of {done.rows:,} rows are of unknown tasks, like {done.some_unknown!r:.60}: {done.why}",
             file=sys.stderr,
         )
     if done.nameless:

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..store import TASK, Contents, StoreError, change_of, key_of, known_keys, read, read_tasks, reading
+from ..store import TASK, Contents, StaleError, StoreError, change_of, key_of, known_keys, read, read_tasks, reading
 from ._saving import restore_tasks
 from ._tables import task_names
 
@@ -83,4 +83,4 @@ class OnDisk:
 
     def _same(self, change: int) -> None:
         if change != self.change:
-            raise StoreError(f"{self.path}: has been changed since it was opened: load it again")
+            raise StaleError(f"{self.path}: has been changed since it was opened: load it again")

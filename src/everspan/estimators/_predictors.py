@@ -231,7 +231,7 @@ class Predictors:
         ends = np.array(self._task_ends, dtype=np.intp)
         if not len(ends):
             return np.zeros(len(positions), dtype=bool), np.zeros((0, 0)), np.zeros(0)
-        last, first = ends[positions] - 1, np.where(positions > 0, ends[positions - 1], 0)
+        last, first = ends[positions] - 1, np.where(positions > 0, ends[np.maximum(positions - 1, 0)], 0)
         plain = (last == first) & (positions >= 0)
         versions, doubts = np.array(self._versions), np.array(self._doubts)
         plain &= (versions[last] == self.version) & (doubts[last] == 0)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from ..store import StoreError, encoded
 from ..tables import Preparation
 from ._learning import preparation_of
 from ._opening import named, open_model
+from ._writing import whole
 
 _ROWS = 4096  # of a Parquet table that are written at once
 
@@ -25,10 +24,12 @@ def export(path: str | Path, out: Path, task: str | None = None) -> int:
     model = open_model(path)
     if not hasattr(model, "linear_predictor"):
         raise StoreError(f"{path}: holds a {type(model).__name__}, whose tasks have no predictors of their own")
+    if not model._places:
+        raise StoreError(f"{path}: has no task to export")
     if out.suffix == ".parquet":
         if task is not None:
             raise StoreError(f"{out}: one task is exported as .json or .onnx; .parquet is for all of them")
-        return _parquet(model, out, _names(model, Path(path)))
+        return _parquet(model, out, path, _names(model, Path(path)))
     if out.suffix not in (".json", ".onnx"):
         raise StoreError(f"{out}: exports are .json, .onnx (one task) or .parquet (all)")
     if task is None:
@@ -37,7 +38,7 @@ def export(path: str | Path, out: Path, task: str | None = None) -> int:
     weights, intercepts = model.linear_predictor(task=name)
     known = preparation_of(model, Path(path)) if hasattr(model, "table_") else None
     classes = None if isinstance(model, LifelongRegressor) else model.classes_of(name)
-    with _whole(out) as part:
+    with whole(out, path) as part:
         if out.suffix == ".json":
             plain = _plain(model, name, weights, intercepts, classes, known, _names(model, Path(path)))
             part.write_text(json.dumps(plain, indent=1) + "\n")
@@ -46,19 +47,6 @@ def export(path: str | Path, out: Path, task: str | None = None) -> int:
                 raise StoreError(f"{path}: was not made from a table: its columns have no names for ONNX")
             part.write_bytes(_onnx(known, weights, intercepts, classes))
     return len(weights)
-
-
-@contextmanager
-def _whole(out: Path) -> Iterator[Path]:
-    """A path to write to, that takes the place of another when all is there."""
-    if not out.absolute().parent.is_dir():
-        raise StoreError(f"{out}: there is no folder {out.parent}")
-    part = out.with_name(f".{out.name}.{os.getpid()}.part")
-    try:
-        yield part
-        part.replace(out)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _names(model: Any, path: Path) -> list[str]:
@@ -100,7 +88,7 @@ def _plain(
     }
 
 
-def _parquet(model: Any, out: Path, names: list[str]) -> int:
+def _parquet(model: Any, out: Path, path: str | Path, names: list[str]) -> int:
     """A row for every predictor: its task, class, event and weights."""
     try:
         import pyarrow as pa
@@ -111,7 +99,7 @@ def _parquet(model: Any, out: Path, names: list[str]) -> int:
     written = 0
     weight_names = [f"weight of {name}" for name in names]
     regression = isinstance(model, LifelongRegressor)
-    with _whole(out) as part:
+    with whole(out, path) as part:
         writer: Any = None
         tasks = model.tasks_
         for first in range(0, len(tasks), _ROWS):
@@ -161,6 +149,9 @@ _ARROW |= dict.fromkeys(("error", "error_bound", "intercept"), _arrow("float64")
 _ARROW |= dict.fromkeys(("labels", "labels_wanted"), _arrow("int64"))
 
 
+_OUTPUTS = ("label", "probabilities", "prediction")
+
+
 # ONNX -----------------------------------------------------------------------------------------------------------------
 
 
@@ -174,13 +165,20 @@ def _onnx(known: Preparation, weights: Any, intercepts: Any, classes: list[Any] 
     nodes: list[Any] = []
     constants: list[Any] = []
 
+    prefix = "everspan/"
+    while any(column.name.startswith(prefix) or column.name in _OUTPUTS for column in known.columns):
+        if any(column.name in _OUTPUTS for column in known.columns):
+            raise StoreError(f"a column has the name of an output of ONNX: {', '.join(_OUTPUTS)}")
+        prefix += "/"
+
     def constant(value: Any, name: str) -> str:
-        constants.append(numpy_helper.from_array(np.asarray(value), name))
-        return name
+        constants.append(numpy_helper.from_array(np.asarray(value), prefix + name))
+        return prefix + name
 
     def node(kind: str, inputs: list[str], output: str, **attributes: Any) -> str:
-        nodes.append(helper.make_node(kind, inputs, [output], **attributes))
-        return output
+        name = output if output in _OUTPUTS else prefix + output
+        nodes.append(helper.make_node(kind, inputs, [name], **attributes))
+        return name
 
     inputs, parts = [], []
     for i, column in enumerate(known.columns):
@@ -226,7 +224,8 @@ def _class_outputs(node: Any, constant: Any, scores: str, classes: list[Any], pr
         probabilities = node("Concat", [node("Sub", [one, each], "first"), each], "probabilities", axis=1)
         least = constant(np.float64(0.0), "zero")
         second = node("GreaterOrEqual", [scores, least], "positive")
-        place = node("Squeeze", [node("Cast", [second], "place2", to=TensorProto.INT64)], "place")
+        column = node("Cast", [second], "place2", to=TensorProto.INT64)
+        place = node("Squeeze", [column, constant(np.array([1], dtype=np.int64), "axes")], "place")
     elif predictors == 1:
         probabilities = node(
             "Add",

@@ -10,6 +10,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..estimators import DriftWarning, LifelongClassifier, LifelongRegressor
 from ..estimators._saving import Journal
 from ..store import StaleError, StoreError, reason
@@ -30,8 +32,8 @@ class Learned:
     ----------
     events : list of TaskEvent
         Of the tasks that were learned or updated now.
-    known : int
-        Tasks of the table that brought nothing new.
+    known, known_rows : int
+        Tasks of the table that brought nothing new, and rows that were learned before.
     failed : dict
         Of tasks that could not be learned: why.
     notes : list of str
@@ -41,6 +43,7 @@ class Learned:
     path: Path
     events: list[TaskEvent] = field(default_factory=list)
     known: int = 0
+    known_rows: int = 0
     failed: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     rows: int = 0
@@ -97,9 +100,9 @@ def learn(
     report.rows = sum(scan.counts)
     if model is None:
         model = _new_model(scan.preparation, dict(parameters or {}))
-    elif parameters:
+    elif changed := [name for name, value in (parameters or {}).items() if getattr(model, name, None) != value]:
         raise StoreError(
-            f"{path}: has its parameters from when it was made: {', '.join(sorted(parameters))} cannot change"
+            f"{path}: has its parameters from when it was made: {', '.join(sorted(changed))} cannot change"
         )
     settings: dict[str, Any] = {} if memory is None else {"memory": memory}
     tasks = iter(Grouped(source, scan, folder=folder, **settings))
@@ -133,8 +136,8 @@ def _scanned(
                 raise TableError(f"{report.path}: its {name} column is {before!r}, not {given!r}")
         if kind is not None and (kind == "regression") != isinstance(model, LifelongRegressor):
             raise TableError(f"{report.path}: is not for {kind}")
-        if drop:
-            raise TableError(f"{report.path}: its columns were chosen when it was made: --drop cannot change them")
+        if used := [column.name for column in known.columns if column.name in drop]:
+            raise TableError(f"{report.path}: its columns were chosen when it was made: it needs {used[0]!r}")
         scan = Scan.again(source, known, said)
     report.notes += scan.notes
     for count, lack in ((scan.unlabelled, "label"), (scan.nameless, "task")):
@@ -193,12 +196,18 @@ class _Work:
                         break
                     except StaleError:  # another process was faster: take up what it did, and try again
                         self._close()
-                        self.model = open_model(self.path)
+                        self._take_up()
                 self.done += len(waiting)
                 if self.progress is not None:
                     self.progress("learning", self.done, self.tasks)
         finally:
             self._close()
+
+    def _take_up(self) -> None:
+        """The file as another process left it; it may have made it, from another table."""
+        before, self.model = self.model.table_, open_model(self.path)
+        if getattr(self.model, "table_", None) != before:
+            raise StoreError(f"{self.path}: another process has made it of another table meanwhile: run this again")
 
     def _close(self) -> None:
         if self.journal is not None:
@@ -209,9 +218,12 @@ class _Work:
         """Learn what is new of some tasks, and commit it."""
         seen: dict[Any, bytes] = getattr(self.model, "_seen", {})
         given, after = [], {}
+        known_rows, nothing = 0, 0
         for name, X, y in waiting:
             found = digests(X, y)
             fresh = new_rows(None if self.all_rows else seen.get(name), found)
+            known_rows, nothing = known_rows + int((~fresh).sum()), nothing + (not fresh.any())
+            fresh &= self._of_known_classes(name, y)
             if fresh.any():
                 given.append((name, X[fresh], y[fresh]))
                 after[name] = with_rows(seen.get(name), found[fresh])
@@ -228,7 +240,21 @@ class _Work:
                 self.journal.learned(learned)
         self.report.events += events
         self.report.failed |= failed
-        self.report.known += len(waiting) - len(given)
+        self.report.known += nothing
+        self.report.known_rows += known_rows
+
+    def _of_known_classes(self, name: str, y: Any) -> Any:
+        """Which rows a known task can take: it has its classes from when it was learned, once there are two."""
+        if isinstance(self.model, LifelongRegressor) or self._event(name) is None:
+            return np.ones(len(y), dtype=bool)
+        classes = self.model.classes_of(name)
+        known = np.isin(y, classes) if len(classes) > 1 else np.ones(len(y), dtype=bool)
+        if not known.all():
+            self.report.failed[name] = (
+                f"{int((~known).sum())} rows are of other classes than {', '.join(map(str, classes))}: forget it to "
+                "learn it from all its rows"
+            )
+        return known
 
     def _events(self, given: list[tuple[str, Any, Any]]) -> tuple[list[TaskEvent], dict[str, str]]:
         """Learn tasks; one that cannot be learned does not keep the others from it."""
@@ -241,7 +267,7 @@ class _Work:
                 try:
                     events += self.model.learn_tasks(given)
                     break
-                except ValueError as error:  # those before it are learned
+                except (ValueError, np.linalg.LinAlgError) as error:  # those before it are learned
                     after = [self._event(name) for name, _, _ in given]
                     place = next(i for i, event in enumerate(after) if event is None or event == before[i])
                     events += [event for event in after[:place] if event is not None]

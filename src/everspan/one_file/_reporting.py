@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 
 from ..reports import COLORS, Page, house_style, new_figure
 from ..representation import LinearRepresentation
-from ._exporting import _names, _whole
+from ..store import StaleError
+from ._exporting import _names
 from ._opening import open_model
 from ._showing import counted, name_of, overview, task_events
+from ._writing import whole
 
 _POINTS = 5000  # tasks that are drawn at most
 _ALIKE = 40  # tasks whose angles are drawn
@@ -21,6 +23,15 @@ _FEATURES, _COLUMNS = 12, 12  # drawn and listed
 
 def report(path: str | Path, out: Path, command: str) -> Path:
     """Write the page of a file."""
+    for _ in range(20):
+        try:
+            return _report(path, out, command)
+        except StaleError:  # another process learns into it
+            continue
+    return _report(path, out, command)
+
+
+def _report(path: str | Path, out: Path, command: str) -> Path:
     found, events, model = overview(path), task_events(path), open_model(path)
     features = _features(model, _names(model, Path(path)))
     alike = _alike(model, events)
@@ -41,7 +52,7 @@ def report(path: str | Path, out: Path, command: str) -> Path:
         tables=_tables(found, features, alike),
     )
     target = out / "report.html" if out.is_dir() else out
-    with _whole(target) as part:
+    with whole(target, path) as part:
         part.write_text(page.html(), encoding="utf-8")
     return target
 

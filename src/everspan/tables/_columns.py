@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ._files import BOOLEAN, NUMBER, TEXT, TableError, columns_of
+from ._files import BOOLEAN, EMPTY, NUMBER, TEXT, TableError, TableFile, columns_of
 
 Array = NDArray[np.float64]
 LARGEST = 1e100  # numbers beyond are taken as missing: their squares have no room
@@ -54,6 +54,7 @@ class Column:
             import pyarrow as pa
             import pyarrow.compute as pc
 
+            values = values.cast(pa.string())
             codes = pc.index_in(values, pa.array(self.values, pa.string())).to_numpy(zero_copy_only=False)
             known = np.flatnonzero(~np.isnan(codes.astype(np.float64)))
             out[known, codes[known].astype(np.intp)] = 1.0
@@ -109,8 +110,13 @@ class Preparation:
 
     @property
     def names(self) -> list[str]:
-        """What the numbers of a row mean."""
-        return [name for column in self.columns for name in column.names]
+        """What the numbers of a row mean; no two the same."""
+        names: dict[str, None] = {}
+        for name in [name for column in self.columns for name in column.names]:
+            while name in names:
+                name += "'"
+            names[name] = None
+        return list(names)
 
     def numbers(self, batch: Any) -> Array:
         """The rows of an Arrow batch as numbers."""
@@ -118,8 +124,8 @@ class Preparation:
         for column in self.columns:
             try:
                 parts.append(column.numbers(held[column.name]))
-            except ValueError as error:
-                raise TableError(f"column {column.name!r}: {error}") from error
+            except (ValueError, NotImplementedError) as error:
+                raise TableError(f"column {column.name!r}: {str(error).splitlines()[0]:.200}") from error
         return np.concatenate(parts, axis=1)
 
     def labels(self, values: Any) -> NDArray[Any]:
@@ -132,6 +138,8 @@ class Preparation:
         except ValueError as error:
             raise TableError(f"column {self.target_column!r}: {error}, as labels were before") from error
         if self.target == BOOLEAN:
+            if not np.isin(numbers, (0.0, 1.0)).all():
+                raise TableError(f"column {self.target_column!r}: labels were truth values before")
             return numbers > 0.5
         if not np.isfinite(numbers).all():
             raise TableError(f"column {self.target_column!r}: a label is not finite")
@@ -165,12 +173,15 @@ class Preparation:
             raise ValueError("two columns with one name")
         return cls(task, target, kind, columns)
 
-    def require(self, known: dict[str, str], *extra: str) -> None:
-        """Say so if a table lacks a column."""
-        wanted = [*extra, *(column.name for column in self.columns)]
+    def require(self, table: TableFile, *extra: str) -> None:
+        """Say so if a table lacks a column, or has something in it that cannot be used."""
+        wanted, known = [*extra, *(column.name for column in self.columns)], table.kinds
         absent = [name for name in wanted if name not in known]
         if absent:
             raise TableError(f"the table has no column {quoted(absent)}; it has {quoted(list(known))}")
+        for name in wanted:
+            if known[name] not in (NUMBER, BOOLEAN, TEXT, EMPTY):
+                raise TableError(f"column {name!r} {known[name]}, and was something else before")
 
 
 def quoted(names: Sequence[str], most: int = 8) -> str:

@@ -15,7 +15,10 @@ _ROWS = 1 << 16  # rows of a binary table that are read at once
 _CELLS = 1 << 22  # and cells
 _DELIMITERS = ",\t;|"
 MOST_COLUMNS = 200_000
-NUMBER, BOOLEAN, TEXT = "number", "boolean", "text"
+NUMBER, BOOLEAN, TEXT, EMPTY = "number", "boolean", "text", "is empty"
+_NOTHING = [""]
+_MISSING = [*_NOTHING, "NA", "N/A", "#N/A", "NaN", "nan", "NULL", "null", "NaT", "<NA>"]
+_ABSENT = [*_MISSING, "None", "none"]
 
 
 class TableError(ValueError):
@@ -83,11 +86,41 @@ class TableFile:
         _check_names(path, names)
         return cls(path, format, {name: TEXT for name in names if name}, delimiter, block)
 
-    def batches(self, columns: Sequence[str], names: Sequence[str] = ()) -> Iterator[Any]:
-        """Record batches of these columns, in the order of rows: strings, booleans, doubles; ``names`` are strings."""
+    def batches(
+        self, columns: Sequence[str], *, task: str | None = None, target: str | None = None, keep: Sequence[str] = ()
+    ) -> Iterator[Any]:
+        """Record batches of these columns, in the order of rows: strings, booleans, doubles.
+
+        Empty and blank texts are missing; ``NA``, ``NaN`` and ``null`` are so too, but not as the name of a task, and
+        ``none`` not as that of a class. A column to ``keep`` comes once more, untouched, behind the others.
+        """
         with _Errors(self.path):
-            for batch in self._raw(list(columns)):
-                yield _plain(batch, columns, names)
+            for batch in self._raw(list(dict.fromkeys([*columns, *keep]))):
+                yield self._plain(batch, columns, task, target, keep)
+
+    def _plain(
+        self, batch: Any, columns: Sequence[str], task: str | None, target: str | None, keep: Sequence[str]
+    ) -> Any:
+        """The same batch with three types of columns."""
+        import pyarrow as pa
+
+        held = columns_of(batch)
+        arrays = []
+        for name in columns:
+            values = held[name].dictionary_decode() if pa.types.is_dictionary(held[name].type) else held[name]
+            kind = _kind_of(values.type)
+            if name == task:
+                values = _missing(_as_names(values), _NOTHING)
+            elif kind == NUMBER and not pa.types.is_float64(values.type):
+                values = values.cast(pa.float64(), safe=False)
+            elif kind == TEXT:
+                values = _missing(values.cast(pa.string()), _MISSING if name == target else _ABSENT)
+                values = _with_points(values) if self.delimiter == ";" else values
+            arrays.append(values)
+        arrays += [
+            held[name].dictionary_decode() if pa.types.is_dictionary(held[name].type) else held[name] for name in keep
+        ]
+        return pa.RecordBatch.from_arrays(arrays, names=[*columns, *(f"kept {i}" for i in range(len(keep)))])
 
     def _raw(self, columns: list[str]) -> Iterator[Any]:
         import pyarrow as pa
@@ -116,8 +149,7 @@ class TableFile:
         convert = csv.ConvertOptions(
             include_columns=columns,
             column_types=dict.fromkeys(columns or (), pa.string()),
-            strings_can_be_null=True,
-            null_values=["", "NA", "N/A", "#N/A", "NaN", "nan", "NULL", "null", "None", "none", "NaT", "<NA>"],
+            strings_can_be_null=False,  # what is missing is said below, for all formats alike
         )
         return csv.open_csv(
             source,
@@ -191,30 +223,10 @@ def _kind_of(dtype: Any) -> str:
     if types.is_string(value) or types.is_large_string(value) or types.is_string_view(value):
         return TEXT
     if types.is_null(value):
-        return "is empty"
+        return EMPTY
     if types.is_temporal(value):
         return "is a date or a time"
     return f"has values of type {value}"[:60]
-
-
-def _plain(batch: Any, columns: Sequence[str], names: Sequence[str]) -> Any:
-    """The same batch with three types of columns."""
-    import pyarrow as pa
-
-    arrays, held = [], columns_of(batch)
-    for name in columns:
-        values = held[name]
-        if pa.types.is_dictionary(values.type):
-            values = values.dictionary_decode()
-        kind = _kind_of(values.type)
-        if name in names:
-            values = _as_names(values)
-        elif kind == NUMBER and not pa.types.is_float64(values.type):
-            values = values.cast(pa.float64(), safe=False)
-        elif kind == TEXT and not pa.types.is_string(values.type):
-            values = values.cast(pa.string())
-        arrays.append(values)
-    return pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
 
 def columns_of(batch: Any) -> dict[str, Any]:
@@ -232,5 +244,22 @@ def _as_names(values: Any) -> Any:
         whole = pc.and_(pc.equal(numbers, pc.floor(numbers)), pc.less(pc.abs(numbers), 2.0**53))
         short = pc.if_else(whole, numbers, None).cast(pa.int64(), safe=False).cast(pa.string())
         numbers = pc.if_else(pc.is_nan(numbers), None, numbers)
-        values = pc.coalesce(short, numbers.cast(pa.string()))
-    return values.cast(pa.string())
+        return pc.coalesce(short, numbers.cast(pa.string()))
+    texts = values.cast(pa.string())
+    texts = pc.replace_substring_regex(texts, r"^(-?\d+)\.0+$", r"\1")
+    return pc.replace_substring_regex(pc.replace_substring_regex(texts, "^True$", "true"), "^False$", "false")
+
+
+def _missing(texts: Any, these: list[str]) -> Any:
+    """Texts without those that say that there is none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return pc.if_else(pc.is_in(pc.utf8_trim_whitespace(texts), pa.array(these)), pa.scalar(None, pa.string()), texts)
+
+
+def _with_points(texts: Any) -> Any:
+    """Numbers with a decimal comma, as tables have them whose columns are separated by semicolons, with a point."""
+    import pyarrow.compute as pc
+
+    return pc.replace_substring_regex(texts, r"^(\s*[-+]?\d+),(\d+\s*)$", r"\1.\2")

@@ -70,7 +70,7 @@ class Grouped:
         import pyarrow.compute as pc
 
         known, done = self.scan.preparation, 0
-        for batch in self.table.batches(self._columns(), names=[known.task_column]):
+        for batch in self.table.batches(self._columns(), task=known.task_column, target=known.target_column):
             labelled = _labelled(batch.column(known.target_column))
             yield batch.filter(pc.and_(batch.column(known.task_column).is_valid(), labelled))
             done += len(batch)

@@ -63,6 +63,7 @@ class _Found:
     numbers: bool = True
     truth: bool = True
     whole: bool = True
+    dates: bool = True
     present: int = 0
     missing: int = 0
     infinite: int = 0
@@ -77,6 +78,7 @@ class _Found:
         numbers = try_numbers(values) if self.numbers else None
         truth = try_truth(values) if self.truth else None
         self.numbers, self.truth = numbers is not None, truth is not None
+        self.dates = self.dates and numbers is None and truth is None and _are_dates(values)
         if self.values is not None:
             for entry in pc.value_counts(values.cast("string")).to_pylist():
                 if entry["values"] is not None:
@@ -181,7 +183,7 @@ class Scan:
     @classmethod
     def again(cls, table: TableFile, known: Preparation, progress: Callable[[int], None] | None = None) -> Scan:
         """Find the tasks of a table whose columns are treated as those of an earlier one."""
-        known.require(table.kinds, known.task_column, known.target_column)
+        known.require(table, known.task_column, known.target_column)
         scan = cls(known)
         scan._pass(table, [known.target_column, known.task_column], {}, progress)
         used = {column.name for column in known.columns} | {known.task_column, known.target_column}
@@ -196,7 +198,7 @@ class Scan:
         import pyarrow.compute as pc
 
         task, target = self.preparation.task_column, self.preparation.target_column
-        for batch in table.batches(columns, names=[task]):
+        for batch in table.batches(columns, task=task, target=target):
             self.rows += len(batch)
             named, labelled = batch.column(task).is_valid(), _labelled(batch.column(target))
             self.nameless += len(batch) - named.true_count
@@ -222,6 +224,9 @@ class Scan:
             self.notes.append(f"{name!r} has {found.infinite:,} infinite or huge numbers: taken as missing")
         missing = found.missing > 0
         if found.kind() == TEXT:
+            if found.dates:
+                left_out.setdefault("is a date or a time", []).append(name)
+                return None
             if found.values is None:
                 left_out.setdefault(f"has more than {MOST_VALUES:,} different texts", []).append(name)
                 return None
@@ -242,6 +247,13 @@ class Scan:
             deviation = 1.0
         kind = found.kind()
         return Column(name, "number" if kind == NUMBER else "boolean", found.mean, deviation, missing)
+
+
+def _are_dates(values: Any) -> bool:
+    import pyarrow.compute as pc
+
+    found = pc.match_substring_regex(values.cast("string"), r"^\s*\d{4}-\d\d?-\d\d?([ T]\d\d?:.*)?\s*$")
+    return bool(pc.all(found, min_count=0).as_py())
 
 
 def _labelled(values: Any) -> Any:
