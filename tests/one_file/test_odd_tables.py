@@ -32,6 +32,8 @@ def test_a_table_of_excel(tmp_path):
     frame.to_csv(tmp_path / "excel.csv", index=False, sep=";", decimal=",", encoding="utf-8-sig")
     learn(tmp_path / "excel.everspan", tmp_path / "excel.csv")
     assert open_model(tmp_path / "excel.everspan").history_ == open_model(tmp_path / "a.everspan").history_
+    (tmp_path / "sep.csv").write_bytes(b"\xef\xbb\xbfsep=;\r\n" + (tmp_path / "excel.csv").read_bytes()[3:])
+    assert learn(tmp_path / "excel.everspan", tmp_path / "sep.csv").known == 30
     text = (tmp_path / "a.csv").read_text().splitlines()
     cells = text[5].split(",")
     (tmp_path / "blank.csv").write_text("\n".join([*text[:5], ",".join([" ", *cells[1:]]), *text[6:]]))

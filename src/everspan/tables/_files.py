@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import re
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ class TableFile:
     kinds: dict[str, str]
     delimiter: str = ","
     block: int = _BLOCK
+    skipped: int = 0
 
     @classmethod
     def open(cls, path: Any) -> TableFile:
@@ -78,13 +80,13 @@ class TableFile:
     @classmethod
     def _text(cls, path: Path, format: str) -> TableFile:
         line = _first_line(path, format)
+        said = re.fullmatch(r"sep=(.)\s*", line, flags=re.IGNORECASE)  # Excel says so what separates columns
         counts = {mark: _outside_quotes(line, mark) for mark in _DELIMITERS}
-        delimiter = max(counts, key=lambda mark: counts[mark]) if any(counts.values()) else ","
-        block = max(_BLOCK, _LINES * len(line))
-        table = cls(path, format, {}, delimiter, block)
+        delimiter = said[1] if said else max(counts, key=lambda mark: counts[mark]) if any(counts.values()) else ","
+        table = cls(path, format, {}, delimiter, max(_BLOCK, _LINES * len(line)), int(said is not None))
         names = table._reader(None).schema.names
         _check_names(path, names)
-        return cls(path, format, {name: TEXT for name in names if name}, delimiter, block)
+        return replace(table, kinds={name: TEXT for name in names if name})
 
     def batches(
         self, columns: Sequence[str], *, task: str | None = None, target: str | None = None, keep: Sequence[str] = ()
@@ -153,7 +155,7 @@ class TableFile:
         )
         return csv.open_csv(
             source,
-            read_options=csv.ReadOptions(block_size=self.block, use_threads=False),
+            read_options=csv.ReadOptions(block_size=self.block, use_threads=False, skip_rows=self.skipped),
             parse_options=csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
             convert_options=convert,
         )
