@@ -91,6 +91,17 @@ def learn(
     progress : function, optional
         Called with what is done, how much of it, and of how many tasks (0: not known).
     """
+    given = {
+        "task_column": task_column,
+        "target_column": target_column,
+        "kind": kind,
+        "drop": drop,
+        "all_rows": all_rows,
+        "parameters": parameters,
+        "memory": memory,
+        "folder": folder,
+        "progress": progress,
+    }
     started, path, report = time.perf_counter(), Path(path), Learned(Path(path))
     model = open_model(path) if path.exists() else None
     if path.is_dir() or not path.absolute().parent.is_dir():
@@ -106,7 +117,10 @@ def learn(
         )
     settings: dict[str, Any] = {} if memory is None else {"memory": memory}
     tasks = iter(Grouped(source, scan, folder=folder, **settings))
-    _Work(path, model, report, all_rows, len(scan.counts), progress).do(tasks)
+    try:
+        _Work(path, model, report, all_rows, len(scan.counts), progress).do(tasks)
+    except _OtherTable:
+        return learn(path, table, **given)  # type: ignore[arg-type]
     report.seconds = time.perf_counter() - started
     return report
 
@@ -174,6 +188,10 @@ def _new_model(known: Preparation, parameters: dict[str, Any]) -> Any:
     return model
 
 
+class _OtherTable(StoreError):
+    """A file whose columns become numbers in another way than was thought: another process has just made it."""
+
+
 @dataclass
 class _Work:
     """The tasks of a table on their way into a file."""
@@ -207,7 +225,7 @@ class _Work:
         """The file as another process left it; it may have made it, from another table."""
         before, self.model = self.model.table_, open_model(self.path)
         if getattr(self.model, "table_", None) != before:
-            raise StoreError(f"{self.path}: another process has made it of another table meanwhile: run this again")
+            raise _OtherTable(f"{self.path}: another process has made it of another table meanwhile")
 
     def _close(self) -> None:
         if self.journal is not None:
