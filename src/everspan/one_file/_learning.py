@@ -91,38 +91,26 @@ def learn(
     progress : function, optional
         Called with what is done, how much of it, and of how many tasks (0: not known).
     """
-    given = {
-        "task_column": task_column,
-        "target_column": target_column,
-        "kind": kind,
-        "drop": drop,
-        "all_rows": all_rows,
-        "parameters": parameters,
-        "memory": memory,
-        "folder": folder,
-        "progress": progress,
-    }
-    started, path, report = time.perf_counter(), Path(path), Learned(Path(path))
-    model = open_model(path) if path.exists() else None
+    started, path = time.perf_counter(), Path(path)
     if path.is_dir() or not path.absolute().parent.is_dir():
         raise StoreError(f"{path}: is a folder, or would be in one that is not there")
-    source = TableFile.open(table)
-    scan = _scanned(source, model, report, task_column, target_column, kind, drop, progress)
-    report.rows = sum(scan.counts)
-    if model is None:
-        model = _new_model(scan.preparation, dict(parameters or {}))
-    elif changed := [name for name, value in (parameters or {}).items() if getattr(model, name, None) != value]:
-        raise StoreError(
-            f"{path}: has its parameters from when it was made: {', '.join(sorted(changed))} cannot change"
-        )
     settings: dict[str, Any] = {} if memory is None else {"memory": memory}
-    tasks = iter(Grouped(source, scan, folder=folder, **settings))
-    try:
-        _Work(path, model, report, all_rows, len(scan.counts), progress).do(tasks)
-    except _OtherTable:
-        return learn(path, table, **given)  # type: ignore[arg-type]
-    report.seconds = time.perf_counter() - started
-    return report
+    while True:
+        report, model, source = Learned(path), open_model(path) if path.exists() else None, TableFile.open(table)
+        scan = _scanned(source, model, report, task_column, target_column, kind, drop, progress)
+        if model is None:
+            model = _new_model(scan.preparation, dict(parameters or {}))
+        elif changed := [name for name, value in (parameters or {}).items() if getattr(model, name, None) != value]:
+            raise StoreError(
+                f"{path}: has its parameters from when it was made: {', '.join(sorted(changed))} cannot change"
+            )
+        try:
+            tasks = iter(Grouped(source, scan, folder=folder, **settings))
+            _Work(path, model, report, all_rows, len(scan.counts), progress).do(tasks)
+        except _OtherTable:
+            continue
+        report.rows, report.seconds = sum(scan.counts), time.perf_counter() - started
+        return report
 
 
 def _scanned(
