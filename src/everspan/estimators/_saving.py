@@ -7,6 +7,7 @@ import math
 import os
 from array import array
 from collections.abc import Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -267,33 +268,34 @@ def _memory_about(model: Any) -> dict[str, Any]:
 # Back -----------------------------------------------------------------------------------------------------------------
 
 
+@contextmanager
+def _told() -> Iterator[None]:
+    """Whatever goes wrong with contents is damage."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except _WRONG as error:
+        raise StoreError(f"is damaged: {type(error).__name__} {reason(error)}") from error
+
+
+@_told()
 def restore(model: Any, contents: Contents) -> None:
     """Make a fresh estimator what these contents say."""
-    try:
-        _restore(model, contents)
-    except StoreError:
-        raise
-    except _WRONG as error:
-        raise StoreError(f"is damaged: {type(error).__name__} {reason(error)}") from error
+    _restore(model, contents)
 
 
+@_told()
 def parameters_of(contents: Contents) -> tuple[str, dict[str, Any]]:
     """The kind of an estimator, and its parameters."""
-    try:
-        parameters = {str(name): _parameter(text) for name, text in contents.about["parameters"].items()}
-        return str(contents.about["kind"]), parameters
-    except _WRONG as error:
-        raise StoreError(f"is damaged: {type(error).__name__} {reason(error)}") from error
+    parameters = {str(name): _parameter(text) for name, text in contents.about["parameters"].items()}
+    return str(contents.about["kind"]), parameters
 
 
+@_told()
 def restore_tasks(model: Any, contents: Contents) -> None:
     """Give these tasks, and no others, to an estimator whose shared state is there."""
-    try:
-        _restore_tasks(model, contents)
-    except StoreError:
-        raise
-    except _WRONG as error:
-        raise StoreError(f"is damaged: {type(error).__name__} {reason(error)}") from error
+    _restore_tasks(model, contents)
 
 
 def _restore(model: Any, contents: Contents) -> None:
