@@ -229,6 +229,15 @@ class Writer:
     def __init__(self, path: str | os.PathLike[str], change: int) -> None:
         """Of a file that is known as it was after so many changes."""
         self.path, self._change = Path(path), change
+        self._connection: sqlite3.Connection | None = None
+
+    def open(self) -> sqlite3.Connection:
+        """The connection, and an error where the file cannot be written.
+
+        It is not opened when a writer is made: whoever is interrupted right then has nothing to close.
+        """
+        if self._connection is not None:
+            return self._connection
         with opened(self.path):
             pass  # it is a store
         try:
@@ -241,12 +250,14 @@ class Writer:
             ):
                 self._connection.execute(f"PRAGMA {pragma}")
         except sqlite3.Error as error:
+            self.close()
             raise StoreError(f"{self.path}: cannot be written: {reason(error)}") from error
+        return self._connection
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """All that is done inside is in the file afterwards, or nothing is."""
-        connection = self._connection
+        connection = self.open()
         try:
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -265,9 +276,11 @@ class Writer:
 
     def close(self) -> None:
         """Leave one file behind, where nobody else has it open."""
-        with suppress(sqlite3.Error):
-            self._connection.execute("PRAGMA journal_mode = DELETE")
-        self._connection.close()
+        if self._connection is not None:
+            with suppress(sqlite3.Error):
+                self._connection.execute("PRAGMA journal_mode = DELETE")
+            self._connection.close()
+        self._connection = None
 
 
 def change_of(connection: sqlite3.Connection) -> int:

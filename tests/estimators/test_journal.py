@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +53,37 @@ def test_the_file_is_the_model_after_every_task(tmp_path):
     journal.close()
     assert [file.name for file in tmp_path.iterdir()] == ["a.everspan"]
     check_same(LifelongRegressor.load(path), model)
+
+
+@pytest.mark.parametrize("moment", range(6))
+def test_an_interrupted_writer_leaves_one_file(tmp_path, monkeypatch, moment):
+    """Ctrl-C while a file is opened for writing: whoever reads it next makes nothing beside it."""
+    path, model = tmp_path / "a.everspan", LifelongRegressor()
+    stream = list(tasks(2))
+    model.learn_task(*stream[0][1:], task=0)
+    journal = Journal(path, model)
+    model.learn_task(*stream[1][1:], task=1)
+    real = sqlite3.connect
+
+    class Interrupted(sqlite3.Connection):
+        left = moment
+
+        def execute(self, *arguments):
+            self.left -= 1
+            if self.left == -1:
+                raise KeyboardInterrupt
+            return super().execute(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite3, "connect", lambda path, **options: real(path, **options, factory=Interrupted))
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                journal.open()
+                journal.learned([1])
+        finally:
+            journal.close()
+    assert len(LifelongRegressor.load(path).history_) == 1
+    assert [file.name for file in tmp_path.iterdir()] == ["a.everspan"]
 
 
 def test_labels_and_classes_follow_too(tmp_path):

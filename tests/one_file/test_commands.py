@@ -143,7 +143,13 @@ def test_what_is_wrong_is_said_in_one_line(folder, arguments, message, monkeypat
 def test_stopped_by_the_user_it_goes_on(tmp_path):
     write_table(tmp_path / "a.parquet", 1500)
     command = [sys.executable, "-m", "everspan", "learn", str(tmp_path / "a.everspan"), str(tmp_path / "a.parquet")]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # shells' background jobs ignore it
+    )
     while not (tmp_path / "a.everspan").exists() and process.poll() is None:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)

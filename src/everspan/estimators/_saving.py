@@ -76,6 +76,10 @@ class Journal:
         self._writer, self._model = Writer(path, model._change), model
         self._note()
 
+    def open(self) -> None:
+        """Say now if the file cannot be written, not after a task was learned."""
+        self._writer.open()
+
     def _note(self) -> None:
         model = self._model
         self._facts, self._known, self._prior = _facts_of(model), model.representation_, getattr(model, "prior_", None)

@@ -236,6 +236,7 @@ class _Work:
         new = "_change" not in self.model.__dict__
         if given and self.journal is None and not new:
             self.journal = Journal(self.path, self.model)  # before anything is learned: it writes what changes
+            self.journal.open()
         events, failed = self._events(given)
         if events:
             learned = {event.task: after[str(event.task)] for event in events}
