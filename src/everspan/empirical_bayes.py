@@ -1,9 +1,10 @@
 """The prior on tasks' weights under which their rows are most probable, from their second-order summaries.
 
 Tasks may stray from their mean in ways from plain to rich: by their constants alone, with one variance for all columns,
-with one for each, and furthest along a few directions (factors). Each way is weighed by its evidence less one for every
-number it had to choose (AIC; BIC for factors of regressions, whose noise has to be told from them), and the prior has
-the mean and the covariance of them all.
+with one for each, and furthest along a few directions (factors). Each way is weighed by its evidence less a half for
+every number it had to choose, and the prior has the mean and the covariance of them all. A half is by how much a number
+that was chosen flatters the evidence of the tasks it was chosen by, and these are whom the prior serves; AIC takes as
+much again for tasks that are yet to come. (Factors of regressions pay as in BIC: noise has to be told from them.)
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ _SETTLED = 1e-3  # change of the covariance, as a share of it, after which the s
 _STILL = 1e-6  # variance that counts as none, in units of the noise's
 _ALIKE = 3.0  # tasks' worth of belief that columns vary alike
 _FACTORS = 4  # at most
-_TEMPER = 3.0  # evidence that counts as one: no stream is as normal as the model
+_PRICE = 0.5  # evidence that a number has to bring which was chosen
+_TEMPER = 2.0  # evidence that counts as one: no stream is as normal as the model
 
 
 def learn_prior(summaries: Sequence[Summary], *, constant: bool, regression: bool) -> Prior | None:
@@ -137,13 +139,13 @@ def _weighed(tasks: _Tasks) -> Iterator[tuple[float, _Way]]:
     even = np.diag(one.covariance)
     noise = 0.3 * pooled.noise  # to start with: noise of nought would stay so
     each, known = _learned(tasks, replace(one, kind="each", noise=max(noise, one.noise)), even)
-    choices = float(np.sum(known[: tasks.slopes] / (known[: tasks.slopes] + _ALIKE)))
-    plain, varied = _evidence(tasks, one) - 1.0, _evidence(tasks, each) - choices
+    choices = _PRICE * float(np.sum(known[: tasks.slopes] / (known[: tasks.slopes] + _ALIKE)))
+    plain, varied = _evidence(tasks, one) - _PRICE, _evidence(tasks, each) - choices
     yield plain, one
     yield varied, each
-    best, base, choices = (plain, one, 1.0) if plain >= varied else (varied, each, choices)
+    best, base, choices = (plain, one, _PRICE) if plain >= varied else (varied, each, choices)
     way, apart = base, np.diag(base.covariance)
-    price = max(1.0, 0.5 * np.log(len(tasks.grams))) if tasks.regression else 1.0  # a factor can pass for less noise
+    price = max(_PRICE, 0.5 * np.log(len(tasks.grams))) if tasks.regression else _PRICE  # a factor can pass for less noise
     for factors in range(1, min(_FACTORS, tasks.slopes - 1) + 1):
         start = replace(way, kind="factors", factors=factors, noise=max(noise, way.noise))
         choices += price * (tasks.size - factors + 1)

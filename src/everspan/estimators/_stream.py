@@ -19,11 +19,11 @@ from ..checks import AutoCheck, LeaveOneOut, is_plenty
 from ..empirical_bayes import learn_prior
 from ..learners import Fit, Fits, Learner
 from ..lifelong import FEW, Outcome, Rules, learn
-from ..prior import MOST_COLUMNS, Prior, Shrunk, Summary, foresees, is_mark, next_mark, weak_prior
+from ..prior import MOST_COLUMNS, Prior, Shrunk, Summary, doubted, foresees, is_mark, next_mark, weak_prior
 from ..representation import LinearRepresentation, Representation
 from ..tasks import Array, LabelSource, Rows, Table, TaskEvent
 from ..threads import one_thread
-from ._base import DriftWarning, LifelongEstimator, checked_choice, distinct_mean
+from ._base import DriftWarning, LifelongEstimator, checked_choice, distinct_means
 from ._labels import Demand
 from ._predictors import Kept
 from ._tables import checked_weight, distinct_tasks, rows_of_tasks
@@ -169,7 +169,8 @@ class TaskStream(LifelongEstimator):
         constant = bool(self.fit_intercept)
         if self._regression:
             return Summary.of_numbers(rows, constant)
-        return Summary.of_doubtful_signs(rows, constant, prior or weak_prior(rows, constant))
+        known = weak_prior(rows, constant) if prior is None else doubted(prior, rows, constant)
+        return Summary.of_doubtful_signs(rows, constant, known)
 
     def _log_odds(self) -> bool:
         """Whether the learner's scores are log-odds."""
@@ -276,7 +277,7 @@ class TaskStream(LifelongEstimator):
                     events += self._record_served([task for task, _, _ in waiting[place : place + run]], block, place)
                 else:
                     task, X, y = waiting[place]
-                    events.append(self._learn(X, y, task, None, block.fits.get(place) if block else None))
+                    events.append(self._learn(X, y, task, None, block.fit(place) if block else None))
             place += run or 1
             if self.representation_ is not known[0] or self.prior_ is not known[1]:
                 break
@@ -303,7 +304,7 @@ class TaskStream(LifelongEstimator):
             if fits is None:
                 continue
             for i, place in enumerate(places):
-                block.fits[place], block.classes[place] = fits[i], classes[chosen[i]]
+                block.fits[place], block.classes[place] = (fits, i), classes[chosen[i]]
             errors, plausible, noise, vague = self._measured(Z, target, fits, rules)
             served = (errors <= rules.epsilon) & ~vague & (Z.shape[1] >= FEW or not self._shares())
             early = self._shares() and len(self.history_) < _EARLY
@@ -341,14 +342,17 @@ class TaskStream(LifelongEstimator):
         self, tasks: list[Any], places: list[int], known: LinearRepresentation, means: dict[int, Array]
     ) -> Array:
         """The features of tasks of one size; notes the means of their rows that are not nought."""
-        first = tasks[places[0]][1]
-        room, features = np.empty(first.shape), np.empty((len(places), len(first), known.dimension))
-        for out, place in zip(features, places, strict=True):
+        n, d = tasks[places[0]][1].shape
+        room, ones, features = np.empty((n, d)), np.ones(n), np.empty((len(places), n, known.dimension))
+        sums, squares = np.empty((len(places), d)), np.empty(len(places))
+        for i, place in enumerate(places):
             centred = np.subtract(tasks[place][1], known.origin, out=room) if self.fit_intercept else tasks[place][1]
-            out[:] = known.transform(centred)
-            mean = distinct_mean(centred)
-            if mean is not None:
-                means[place] = mean
+            features[i] = known.transform(centred)
+            ones.dot(centred, out=sums[i])
+            line = centred.ravel()
+            squares[i] = line.dot(line)
+        found, distinct = distinct_means(sums, squares, float(n))
+        means.update((places[i], found[i].copy()) for i in np.flatnonzero(distinct).tolist())
         return features
 
     def _record_served(self, names: list[Hashable], block: Block, place: int) -> list[TaskEvent]:

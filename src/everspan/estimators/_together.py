@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..learners import Fit
+from ..learners import Fit, Fits
 from ..tasks import Array, Rows
 
 
@@ -59,7 +59,7 @@ class Block:
     """What is known of some tasks before they are learned: their fits on the features, and which these serve."""
 
     def __init__(self, tasks: int, dimension: int, summary: int) -> None:
-        self.fits: dict[int, Fit] = {}
+        self.fits: dict[int, tuple[Fits, int]] = {}
         self.served: NDArray[np.bool_] = np.zeros(tasks, dtype=bool)
         self.coefficients, self.intercepts = np.zeros((tasks, dimension)), np.zeros(tasks)
         self.errors = np.zeros((tasks, 2))
@@ -68,6 +68,11 @@ class Block:
         self.labels_used = np.zeros(tasks, dtype=np.intp)
         self.classes: list[Any] = [None] * tasks
         self.seconds = 0.0
+
+    def fit(self, place: int) -> Fit | None:
+        """What the learner found for a task, if it was fitted with others."""
+        fits, i = self.fits.get(place, (None, 0))
+        return None if fits is None else fits[i]
 
     def run(self, start: int, most: int) -> int:
         """How many tasks from this one on are served."""
