@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.linear_model import BayesianRidge, LogisticRegression, Ridge
 
 from everspan.empirical_bayes import _inverses, learn_prior
-from everspan.prior import Prior, Shrunk, Summary, foresees, is_mark, next_mark, weak_prior, with_constant
+from everspan.prior import Prior, Shrunk, Summary, doubted, foresees, is_mark, next_mark, weak_prior, with_constant
 from everspan.tasks import Rows
 
 
@@ -229,3 +229,22 @@ def test_a_prior_that_says_nothing_is_not_trusted():
     assert np.mean(trusted) < 0.03
     assert foresees(rng.normal(0.4, 0.2, 20))
     assert not foresees(np.full(3, 0.9))
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10**6), n=st.sampled_from([200, 1000]), d=st.integers(2, 8))
+def test_a_prior_that_is_sure_and_wrong_does_not_make_a_summary_wild(seed, n, d):
+    """What a summary says of a task is near the truth where its prior doubts itself, and far off where it does not."""
+    rng = np.random.default_rng(seed)
+    weights, X = rng.standard_normal(d), rng.standard_normal((n, d))
+    odds = 3.0 * X @ weights / np.linalg.norm(weights) - 2.0
+    rows = Rows(X, np.where(rng.random(n) < 1.0 / (1.0 + np.exp(-odds)), 1.0, -1.0))
+    sure = Prior(np.append(np.zeros(d), -6.0), 1e6 * np.eye(d + 1))  # nothing is ever positive, and no task strays
+    plain = Prior(np.zeros(d + 1), 0.05 * np.eye(d + 1))
+    fit = Shrunk(plain, regression=False).fit(rows)
+    truth = np.append(fit.coef, fit.intercept)
+    without, with_doubt = (
+        np.linalg.norm(plain.posterior(Summary.of_doubtful_signs(rows, True, prior)) - truth) / np.linalg.norm(truth)
+        for prior in (sure, doubted(sure, rows, True))
+    )
+    assert with_doubt < 1.0 < 10.0 < without

@@ -145,7 +145,7 @@ def _weighed(tasks: _Tasks) -> Iterator[tuple[float, _Way]]:
     yield varied, each
     best, base, choices = (plain, one, _PRICE) if plain >= varied else (varied, each, choices)
     way, apart = base, np.diag(base.covariance)
-    price = max(_PRICE, 0.5 * np.log(len(tasks.grams))) if tasks.regression else _PRICE  # a factor can pass for less noise
+    price = max(_PRICE, 0.5 * np.log(len(tasks.grams))) if tasks.regression else _PRICE
     for factors in range(1, min(_FACTORS, tasks.slopes - 1) + 1):
         start = replace(way, kind="factors", factors=factors, noise=max(noise, way.noise))
         choices += price * (tasks.size - factors + 1)

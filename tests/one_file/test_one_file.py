@@ -207,6 +207,7 @@ def test_exports_predict_as_the_model(tmp_path, target):
     onnxruntime = pytest.importorskip("onnxruntime")
     table = shops(target=target)
     table.loc[::7, "u"] = np.nan
+    table.loc[::13, "u"] = np.inf
     table.loc[::11, "city"] = None
     table.to_csv(tmp_path / "a.csv", index=False)
     path = tmp_path / "a.everspan"

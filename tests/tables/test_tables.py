@@ -51,6 +51,8 @@ def write_all(folder, frame):
     table = table.set_column(3, "city", table.column("city").cast(pa.string()).dictionary_encode())
     with pa.OSFile(str(folder / "a.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table, max_chunksize=37)
+    with pa.OSFile(str(folder / "stream.arrows"), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=37)
     return sorted(path for path in folder.iterdir() if path.suffix != ".md")
 
 
@@ -60,7 +62,7 @@ def test_every_format_says_the_same(tmp_path):
         table, scan = scanned(path)
         found[path.name] = (scan.preparation, list(Grouped(table, scan)))
     known, tasks = found["a.parquet"]
-    assert len(found) == 8
+    assert len(found) == 9
     for name, (preparation, groups) in found.items():
         assert preparation == known, name
         for (task, X, y), (other, X_other, y_other) in zip(groups, tasks, strict=True):

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 

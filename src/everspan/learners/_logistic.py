@@ -17,7 +17,8 @@ _STRENGTHS = (100.0, 3.0, 0.1, 1e-3)
 _START = 2
 _MANY = 40  # rows a column from which the strength hardly matters, and a quarter of them can choose it
 _FLYING_OFF = 30.0**2  # no honest step moves log-odds by so much, in mean square
-_STILL = 0.02**2  # where a step moves them by so little, it was right to about its square: labels tell far less
+_STILL = 0.14**2  # where a step moves them by so little, the next one ends within about 1e-3: labels tell far less
+_AHEAD, _BACK = 0.85, 0.6  # how far along its path a solution is followed to a weaker or a stronger penalty
 _WIDE = 32  # columns from which it pays that Hessians are symmetric
 _BLOCK = 1 << 15  # rows of the Hessian summed at once, so that a million rows need no second copy of themselves
 
@@ -88,6 +89,7 @@ class Logistic:
 class _Solutions:
     strength: Array
     solution: Array
+    path: Array  # where the solution goes as the penalty's logarithm falls
     unseen: Array  # margins of rows left out
     loss: Array  # the sum of theirs
 
@@ -156,24 +158,24 @@ class _Tasks:
         np.add(strength * self.unit_penalty, rounding, self.penalty)
         self.start(strength, nearby)
         self.minimise()
-        hessian = self.hessian()
-        self.reach = np.matmul(_inverse(hessian, self.identity), self.rows)
-        leverage = np.add.reduce(self.reach * self.rows, 1, keepdims=True)
-        if self.unit is not None:
-            leverage *= self.unit
+        inverse = _inverse(self.hessian(), self.identity)
         slope, curvature = self.row_slope, self.row_curvature
-        if self.weight is not None:
+        if self.weight is not None:  # of one repetition
             slope = -expit(-self.margins)
             curvature = slope * (-1.0 - slope)
+        self.move(np.matmul(inverse, self.gradient()))
+        leverage = np.add.reduce(np.matmul(inverse, self.rows) * self.rows, 1, keepdims=True)
+        if self.unit is not None:
+            leverage *= self.unit
         unseen = self.margins + slope * leverage / np.maximum(1.0 - curvature * leverage, 1e-3)
-        return _Solutions(strength, self.solution.copy(), unseen, self.sums(_losses(unseen)))
+        path = np.matmul(self.penalty * self.solution, inverse)
+        return _Solutions(strength, self.solution.copy(), path, unseen, self.sums(_losses(unseen)))
 
     def want_weaker(self, found: _Solutions) -> NDArray[np.bool_]:
         """Whether a weaker penalty would lower the loss on rows left out."""
         if self.count < 5 * len(self.unit_penalty):  # then the rows' own pull changes too
             return np.zeros(len(found.loss), dtype=bool)
-        path = np.matmul(self.penalty * found.solution, self.reach)  # of the margins, to a weaker penalty
-        return self.sums(expit(-found.unseen) * path) > 0.0
+        return self.sums(expit(-found.unseen) * np.matmul(found.path, self.rows)) > 0.0
 
     def start(self, strength: Array, nearby: _Solutions | None) -> None:
         """Where the first step starts: separable rows want long directions, and Newton lengthens them only slowly."""
@@ -182,11 +184,10 @@ class _Tasks:
             self.step()
             self.state *= 3.0
             return
-        np.matmul(nearby.solution, self.matrix, self.state)
-        margins = self.margins if self.weight is None else np.where(self.weight > 0.0, self.margins, 1.0)
-        separable = np.minimum.reduce(margins, 2, keepdims=True) > 0.0
-        longer = 2.5 if strength[0] < nearby.strength[0] else 0.5  # all tasks go the same way
-        self.state *= np.where(separable, longer, 1.0)
+        least = 1e-9  # of strengths, lest it be nought
+        ahead = np.clip(np.log((nearby.strength + least) / (strength + least)), -5.0, 5.0)
+        ahead *= _AHEAD if ahead[0] > 0.0 else _BACK  # all tasks go the same way
+        np.matmul(nearby.solution + ahead * nearby.path, self.matrix, self.state)
 
     def minimise(self, steps: int = 25) -> None:
         """Newton steps on the penalised loss, each task's until one hardly moves its margins.
@@ -234,13 +235,21 @@ class _Tasks:
     def step(self) -> list[float]:
         """Take a Newton step, and return the sums of squares by which it moves the margins."""
         hessian = self.hessian()
-        np.multiply(self.penalty, self.solution, self.penalty_slope)
-        step = _solve(hessian, np.matmul(self.matrix, self.slopes))
-        np.matmul(step.transpose(0, 2, 1), self.matrix, self.moved)
-        np.subtract(self.state, self.moved, self.state)
+        self.move(_solve(hessian, self.gradient()))
         moved = self.moved_margins if self.weight is None else self.weight * self.moved_margins
         squares: list[float] = np.matmul(moved, self.moved_turned).ravel().tolist()
         return squares
+
+    def gradient(self) -> Array:
+        """Of the penalised loss, where the Hessians are."""
+        np.multiply(self.penalty, self.solution, self.penalty_slope)
+        gradient: Array = np.matmul(self.matrix, self.slopes)
+        return gradient
+
+    def move(self, step: Array) -> None:
+        """Go back by a step."""
+        np.matmul(step.transpose(0, 2, 1), self.matrix, self.moved)
+        np.subtract(self.state, self.moved, self.state)
 
     def hessian(self) -> Array:
         """The Hessians where the tasks are; leaves the slopes and curvatures of the rows' losses behind."""

@@ -193,7 +193,8 @@ def _onnx(known: Preparation, weights: Any, intercepts: Any, classes: list[Any] 
             flat = node("Reshape", [hot, shape], f"flat{i}")
             parts.append(node("Cast", [flat], f"part{i}", to=TensorProto.DOUBLE))
         else:
-            absent = node("IsNaN", [column.name], f"absent{i}")
+            nothing, endless = node("IsNaN", [column.name], f"nothing{i}"), node("IsInf", [column.name], f"endless{i}")
+            absent = node("Or", [nothing, endless], f"absent{i}")
             mean, scale = constant(np.float64(column.mean), f"mean{i}"), constant(np.float64(column.scale), f"scale{i}")
             there = node("Where", [absent, mean, column.name], f"there{i}")
             parts.append(node("Div", [node("Sub", [there, mean], f"shifted{i}"), scale], f"part{i}"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -62,6 +62,8 @@ class TableFile:
                 return cls._typed(target, "parquet")
             if start[:6] == b"ARROW1":
                 return cls._typed(target, "arrow")
+            if start[:4] == b"\xff\xff\xff\xff":
+                return cls._typed(target, "arrow stream")
             return cls._text(target, "csv.gz" if start[:2] == b"\x1f\x8b" else "csv")
 
     @classmethod
@@ -72,7 +74,8 @@ class TableFile:
         if format == "parquet":
             schema = pq.read_schema(path)
         else:
-            with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as file:
+            opened = pa.ipc.open_file if format == "arrow" else pa.ipc.open_stream
+            with pa.memory_map(str(path)) as source, opened(source) as file:
                 schema = file.schema
         _check_names(path, schema.names)
         return cls(path, format, {field.name: _kind_of(field.type) for field in schema if field.name})
@@ -134,10 +137,10 @@ class TableFile:
                 yield from file.iter_batches(batch_size=rows, columns=columns)
         elif self.format == "arrow":
             with pa.memory_map(str(self.path)) as source, pa.ipc.open_file(source) as file:
-                for place in range(file.num_record_batches):
-                    batch = file.get_batch(place).select(columns)
-                    for first in range(0, len(batch), _ROWS):
-                        yield batch.slice(first, _ROWS)
+                yield from _slices((file.get_batch(place) for place in range(file.num_record_batches)), columns)
+        elif self.format == "arrow stream":
+            with pa.memory_map(str(self.path)) as source, pa.ipc.open_stream(source) as stream:
+                yield from _slices(stream, columns)
         else:
             yield from self._reader(columns)
 
@@ -159,6 +162,13 @@ class TableFile:
             parse_options=csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
             convert_options=convert,
         )
+
+
+def _slices(batches: Iterable[Any], columns: list[str]) -> Iterator[Any]:
+    """Not too many rows at once."""
+    for batch in batches:
+        for first in range(0, len(batch), _ROWS):
+            yield batch.select(columns).slice(first, _ROWS)
 
 
 def _needs_arrow() -> None:
