@@ -5,17 +5,18 @@ results/task_stream.json, figure in docs/first-task-stream.md. Tasks of 100 rows
 learned by `LifelongClassifier` in its default settings with k given (every task tried, its strength chosen, its error
 estimated, its summary kept):
 
-* one at a time (`learn_task`): 1.13 ms a task, 3.7 times faster than ``LogisticRegression().fit`` of the same rows (3.6
+* one at a time (`learn_task`): 1.39 ms a task, 4.0 times faster than ``LogisticRegression().fit`` of the same rows (3.6
   to 4.1 from run to run; target 5, and 5.3 before summaries were kept), and right on 98.2% of new rows where that is on
   74.4%; the cost of 100,000 tasks stays flat; 498 bytes a task with its name;
-* 10,000 tasks together (`learn_tasks`): 0.19 ms a task, 25 times faster (from 22; target 40) than LogisticRegression,
-  and 720 times faster than LogisticRegressionCV, which chooses a strength too. Half of it is Newton steps on 100 rows
-  and 6 columns, about a dozen a task, in numpy's loops over small matrices; a quarter is bringing the rows to the
-  features.
+* 10,000 tasks together (`learn_tasks`): 0.17 ms a task, 32 times faster (28 to 33 from run to run; target 40) than
+  LogisticRegression, and 840 times faster than LogisticRegressionCV, which chooses a strength too. Half of it is Newton
+  steps on 100 rows and 6 columns, about ten a task, in numpy's loops over small matrices; a fifth is bringing the rows
+  to the features. (A length searched for at every step saves four of the ten and costs as much as they do; threads wait
+  for each other; the same steps compiled took half as long, which is not worth a compiler.)
 
-100,000 tasks of 50 rows and 50 columns, together: 1,901 a second, and flat (the last 15,000 cost 0.70 times what the
-first did, among which a prior is learned); the process grows by 247 MB, of which 102 are the block of rows at hand and
-66 all tasks. `predict` of 1,000,000 rows over these 100,000 tasks takes 0.57 s, 41 times faster than a loop over a
+100,000 tasks of 50 rows and 50 columns, together: 2,476 a second, and flat (the last 15,000 cost 0.57 times what the
+first did, among which a prior is learned); the process grows by 255 MB, of which 102 are the block of rows at hand and
+66 all tasks. `predict` of 1,000,000 rows over these 100,000 tasks takes 0.87 s, 38 times faster than a loop over a
 LogisticRegression a task (target 20).
 
 Run it (about 5 minutes on 2 cores) with ``python benchmarks/task_stream.py``.
