@@ -256,7 +256,8 @@ class TaskStream(LifelongEstimator):
         >>> sum(event.action == "reused" for event in events)
         48
         """
-        source, ahead, events = Source(stream), 8, list[TaskEvent]()
+        known = self.__dict__.get("representation_")
+        source, ahead, events = Source(stream), 64 if known is not None and known.dimension else 8, list[TaskEvent]()
         waiting = source.take(ahead)
         while waiting:
             learned = self._learn_waiting(waiting, events)
@@ -347,7 +348,7 @@ class TaskStream(LifelongEstimator):
         sums, squares = np.empty((len(places), d)), np.empty(len(places))
         for i, place in enumerate(places):
             centred = np.subtract(tasks[place][1], known.origin, out=room) if self.fit_intercept else tasks[place][1]
-            features[i] = known.transform(centred)
+            centred.dot(known.basis, out=features[i])
             ones.dot(centred, out=sums[i])
             line = centred.ravel()
             squares[i] = line.dot(line)
