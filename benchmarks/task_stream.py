@@ -8,7 +8,7 @@ estimated, its summary kept):
 * one at a time (`learn_task`): 1.06 ms a task, 3.8 times faster than ``LogisticRegression().fit`` of the same rows (3.6
   to 4.1 from run to run; target 5, and 5.3 before summaries were kept), and right on 98.2% of new rows where that is on
   74.4%; the cost of 100,000 tasks stays flat; 498 bytes a task with its name;
-* 10,000 tasks together (`learn_tasks`): 0.16 ms a task, 34 times faster (29 to 36 from run to run; target 40) than
+* 10,000 tasks together (`learn_tasks`): 0.16 ms a task, 34 times faster (28 to 36 from run to run; target 40) than
   LogisticRegression, and 950 times faster than LogisticRegressionCV, which chooses a strength too. Half of it is Newton
   steps on 100 rows and 6 columns, about ten a task, in numpy's loops over small matrices; a fifth is bringing the rows
   to the features. (A length searched for at every step saves four of the ten and costs as much as they do; threads wait
