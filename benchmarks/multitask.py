@@ -208,7 +208,9 @@ def with_others(fresh, runs):
     return {
         name: {
             share: {
-                method: {"scores": run["scores"] | runs[name][share][method]["scores"]} for method, run in found.items()
+                method: {"scores": run["scores"] | runs[name][share][method]["scores"]}
+                for method, run in found.items()
+                if method in runs[name][share]
             }
             for share, found in by_share.items()
         }

@@ -145,6 +145,7 @@ def _weighed(tasks: _Tasks) -> Iterator[tuple[float, _Way]]:
     yield varied, each
     best, base, choices = (plain, one, _PRICE) if plain >= varied else (varied, each, choices)
     way, apart = base, np.diag(base.covariance)
+    # In a regression a factor can pass for less noise: it pays as in BIC.
     price = max(_PRICE, 0.5 * np.log(len(tasks.grams))) if tasks.regression else _PRICE
     for factors in range(1, min(_FACTORS, tasks.slopes - 1) + 1):
         start = replace(way, kind="factors", factors=factors, noise=max(noise, way.noise))

@@ -49,6 +49,7 @@ def mixed_stream(seed, regression, tasks=60):
             score = X @ rng.standard_normal(d)
         score = score + (rng.choice([0.0, 0.0, 1.0]) * rng.standard_normal(n)) + rng.choice([0.0, 5.0], p=[0.95, 0.05])
         y = score if regression else rng.choice([1, 1, 2]) * np.where(score > 0.0, 1, 0)
+        X = [X, np.asfortranarray(X), np.repeat(X, 2, axis=0)[::2]][rng.integers(3)]  # however rows lie in memory
         yield (f"task {i}" if rng.random() < 0.95 or not i else f"task {i - 1}"), X, y
 
 

@@ -347,7 +347,8 @@ class TaskStream(LifelongEstimator):
         room, ones, features = np.empty((n, d)), np.ones(n), np.empty((len(places), n, known.dimension))
         sums, squares = np.empty((len(places), d)), np.empty(len(places))
         for i, place in enumerate(places):
-            centred = np.subtract(tasks[place][1], known.origin, out=room) if self.fit_intercept else tasks[place][1]
+            X = tasks[place][1]
+            centred = np.subtract(X, known.origin, out=room) if self.fit_intercept else np.ascontiguousarray(X)
             centred.dot(known.basis, out=features[i])
             ones.dot(centred, out=sums[i])
             line = centred.ravel()
