@@ -198,7 +198,7 @@ def profile(arguments):
     card = torch.cuda.get_device_name() if there else "CPU"
     arguments.results.mkdir(parents=True, exist_ok=True)
     found = {"measured": common.measured(np, torch) | {"device": card}, "batch_size": own.batch_size, "rows": rows}
-    (arguments.results / "profile.json").write_text(json.dumps(found, indent=1) + "\n")
+    (arguments.results.parent / "cifar100_profile.json").write_text(json.dumps(found, indent=1) + "\n")
 
 
 def main():

@@ -296,10 +296,9 @@ class TaskStream(LifelongEstimator):
         size = known.dimension + bool(self.fit_intercept)
         block = Block(len(tasks), known.dimension, (size + 1) * (size + 2) // 2 + 1)
         for together in self._alike(tasks, known.dimension).values():
-            features = self._features_of(tasks, together, known, block.means)
+            features, finite = self._features_of(tasks, together, known, block.means)
             plain, target, classes = self._plain_targets(np.array([tasks[place][2] for place in together]))
-            plain &= np.isfinite(features).all(axis=(1, 2))  # as the rows are: what is not finite stays so
-            chosen = np.flatnonzero(plain).tolist()
+            chosen = np.flatnonzero(plain & finite).tolist()
             places, Z, target = [together[i] for i in chosen], features[chosen], target[chosen]
             fits = learner.fit_many(Z, target) if places else None
             if fits is None:
@@ -341,21 +340,23 @@ class TaskStream(LifelongEstimator):
 
     def _features_of(
         self, tasks: list[Any], places: list[int], known: LinearRepresentation, means: dict[int, Array]
-    ) -> Array:
-        """The features of tasks of one size; notes the means of their rows that are not nought."""
+    ) -> tuple[Array, NDArray[np.bool_]]:
+        """The features of tasks of one size, and whose rows are finite; notes the means that are not nought."""
         n, d = tasks[places[0]][1].shape
-        room, ones, features = np.empty((n, d)), np.ones(n), np.empty((len(places), n, known.dimension))
-        sums, squares = np.empty((len(places), d)), np.empty(len(places))
+        room, ones, origins = np.empty(n * d), np.ones(n), np.tile(known.origin, n) if self.fit_intercept else 0.0
+        features, sums = np.empty((len(places), n, known.dimension)), np.empty((len(places), d))
+        lengths, squares = np.empty((2, len(places)))
         for i, place in enumerate(places):
-            X = tasks[place][1]
-            centred = np.subtract(X, known.origin, out=room) if self.fit_intercept else np.ascontiguousarray(X)
-            centred.dot(known.basis, out=features[i])
-            ones.dot(centred, out=sums[i])
-            line = centred.ravel()
-            squares[i] = line.dot(line)
+            line = tasks[place][1].ravel()
+            lengths[i] = line.dot(line)  # and the rows are in the cache
+            centred = np.subtract(line, origins, out=room)
+            squares[i] = centred.dot(centred)
+            matrix = centred.reshape(n, d)
+            matrix.dot(known.basis, out=features[i])
+            ones.dot(matrix, out=sums[i])
         found, distinct = distinct_means(sums, squares, float(n))
         means.update((places[i], found[i].copy()) for i in np.flatnonzero(distinct).tolist())
-        return features
+        return features, np.isfinite(lengths)
 
     def _record_served(self, names: list[Hashable], block: Block, place: int) -> list[TaskEvent]:
         """Write tasks that the features serve into the history."""

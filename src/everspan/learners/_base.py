@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -13,7 +15,7 @@ from ..tasks import Array, Rows
 # What np.linalg does for stacks of matrices, without its checks, which cost more than a small matrix does.
 _kernels: Any = getattr(np.linalg, "_umath_linalg", np.linalg)
 solve, eigh = _kernels.solve, getattr(_kernels, "eigh_lo", np.linalg.eigh)
-_TOGETHER = 1 << 15  # numbers in the rows of tasks fitted at once, that with their products stay in the cache
+_TOGETHER = 3 << 14  # numbers in the rows of tasks fitted at once, that with their products stay in the cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +169,9 @@ def together(fit: Callable[[Array, Array], Fits], X: Array, y: Array) -> Fits:
     if X.ndim != 3 or y.shape != X.shape[:2]:
         raise ValueError(f"X must have shape (tasks, n, d) and y (tasks, n), but they have {X.shape} and {y.shape}")
     y = np.ascontiguousarray(y)
-    size = max(1, _TOGETHER // max(1, X.shape[1] * X.shape[2]))
-    parts = [fit(X[i : i + size], y[i : i + size, None]) for i in range(0, len(X), size)]
+    count = max(1, math.ceil(X.size / _TOGETHER))
+    ends = [len(X) * i // count for i in range(count + 1)]
+    parts = [fit(X[i:j], y[i:j, None]) for i, j in pairwise(ends) if i < j]
     return Fits(*(np.concatenate([getattr(part, name) for part in parts]) for name in Fits.__slots__))
 
 

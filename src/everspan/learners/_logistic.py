@@ -16,9 +16,9 @@ from ._base import Fit, Fits, alone, designs, solve, together
 _STRENGTHS = (100.0, 3.0, 0.1, 1e-3)
 _START = 2
 _MANY = 40  # rows a column from which the strength hardly matters, and a quarter of them can choose it
-_FLYING_OFF = 30.0**2  # no honest step moves log-odds by so much, in mean square
-_STILL = 0.14**2  # where a step moves them by so little, the next one ends within about 1e-3: labels tell far less
-_AHEAD, _BACK = 0.85, 0.6  # how far along its path a solution is followed to a weaker or a stronger penalty
+_FLYING_OFF = 1e3  # no honest step promises to save so much of the loss, twice and by row
+_STILL = 3e-4  # where a step promises so little, the next one ends as near as labels can tell
+_BACK = 0.6  # how far along its path a solution is followed to a stronger penalty
 _WIDE = 32  # columns from which it pays that Hessians are symmetric
 _BLOCK = 1 << 15  # rows of the Hessian summed at once, so that a million rows need no second copy of themselves
 
@@ -77,7 +77,7 @@ class Logistic:
         """The solutions of the best strengths; of many rows, a quarter finds the strength and where to start."""
         if tasks.count >= _MANY * len(tasks.unit_penalty):
             rough = self._search(tasks.every(4))
-            return tasks.solve(0.1 * rough.strength, rough)  # more rows want less of it
+            return tasks.solve(0.1 * rough.strength, 0.7 * rough.solution)  # more rows want less, and agree less
         start = min(_START, len(self.strengths) - 1)
         best = tasks.solve(np.full((len(tasks.matrix), 1, 1), self.strengths[start]))
         weaker = tasks.want_weaker(best)
@@ -92,6 +92,22 @@ class _Solutions:
     path: Array  # where the solution goes as the penalty's logarithm falls
     unseen: Array  # margins of rows left out
     loss: Array  # the sum of theirs
+
+    def followed(self, strength: float, unit_penalty: Array) -> Array:
+        """About where the solutions go at another strength, which is on the same side for all of them.
+
+        Were the loss a parabola, all that the penalty holds back along a solution (``held``, its share of what does)
+        would come at once; where rows are separable, the loss gives way as the solution grows.
+        """
+        least = 1e-9  # of strengths, lest it be nought
+        share = (strength + least) / (self.strength + least)
+        if share[0] > 1.0:
+            return self.solution - _BACK * np.minimum(np.log(share), 5.0) * self.path
+        pull = (self.strength + least) * unit_penalty * self.solution
+        held, whole = (np.add.reduce(line * pull, 2, keepdims=True) for line in (self.path, self.solution))
+        held = held / np.maximum(whole, 1e-300)
+        followed: Array = self.solution + (1.0 - share) / np.maximum(1.0 - 2.5 * held * (1.0 - share), 0.12) * self.path
+        return followed
 
     def part(self, tasks: Any) -> _Solutions:
         return _Solutions(*(getattr(self, name)[tasks] for name in self.__slots__))
@@ -109,7 +125,7 @@ def _walk(tasks: _Tasks, best: _Solutions, left: NDArray[np.bool_], strengths: t
     if count < len(left):
         best.put(left, _walk(tasks.part(left), best.part(left), left[left], strengths))
         return best
-    found = tasks.solve(np.full((count, 1, 1), strengths[0]), best)
+    found = tasks.solve(np.full((count, 1, 1), strengths[0]), best.followed(strengths[0], tasks.unit_penalty))
     better = found.loss < best.loss
     if np.count_nonzero(better) < count:
         best.put(better, found.part(better))
@@ -137,8 +153,7 @@ class _Tasks:
         self.margins, self.solution = self.state[:, :, :n], self.state[:, :, n:]
         self.row_slope, self.penalty_slope = self.slope[:, :, :n], self.slope[:, :, n:]
         self.row_curvature, self.penalty = self.curvature[:, :, :n], self.curvature[:, :, n:]
-        self.slopes, self.moved_margins = self.slope.transpose(0, 2, 1), self.moved[:, :, :n]
-        self.moved_turned = self.moved_margins.transpose(0, 2, 1)
+        self.slopes = self.slope.transpose(0, 2, 1)
 
     def part(self, tasks: Any) -> _Tasks:
         weight, unit = (None if line is None else line[tasks] for line in (self.weight, self.unit))
@@ -152,11 +167,14 @@ class _Tasks:
         weight, unit = (None if line is None else line[:, :, ::step] for line in (self.weight, self.unit))
         return _Tasks(matrix, weight, unit, self.unit_penalty, self.count / step)
 
-    def solve(self, strength: Array, nearby: _Solutions | None = None) -> _Solutions:
+    def solve(self, strength: Array, start: Array | None = None) -> _Solutions:
         """The solutions at these strengths, and the margin of every row after one Newton step without it."""
         rounding = 1e-15 * len(self.unit_penalty) * self.count  # hides what is less
         np.add(strength * self.unit_penalty, rounding, self.penalty)
-        self.start(strength, nearby)
+        if start is None:
+            self.start()
+        else:
+            np.matmul(start, self.matrix, self.state)
         self.minimise()
         inverse = _inverse(self.hessian(), self.identity)
         slope, curvature = self.row_slope, self.row_curvature
@@ -164,7 +182,7 @@ class _Tasks:
             slope = -expit(-self.margins)
             curvature = slope * (-1.0 - slope)
         self.move(np.matmul(inverse, self.gradient()))
-        leverage = np.add.reduce(np.matmul(inverse, self.rows) * self.rows, 1, keepdims=True)
+        leverage = np.einsum("tcn,tcn->tn", np.matmul(inverse, self.rows), self.rows)[:, None]
         if self.unit is not None:
             leverage *= self.unit
         unseen = self.margins + slope * leverage / np.maximum(1.0 - curvature * leverage, 1e-3)
@@ -175,36 +193,39 @@ class _Tasks:
         """Whether a weaker penalty would lower the loss on rows left out."""
         if self.count < 5 * len(self.unit_penalty):  # then the rows' own pull changes too
             return np.zeros(len(found.loss), dtype=bool)
-        return self.sums(expit(-found.unseen) * np.matmul(found.path, self.rows)) > 0.0
+        return self.sums(np.matmul(found.path, self.rows) / (1.0 + np.exp(found.unseen))) > 0.0
 
-    def start(self, strength: Array, nearby: _Solutions | None) -> None:
-        """Where the first step starts: separable rows want long directions, and Newton lengthens them only slowly."""
-        if nearby is None:
-            self.state[:] = 0.0
-            self.step()
-            self.state *= 3.0
-            return
-        least = 1e-9  # of strengths, lest it be nought
-        ahead = np.clip(np.log((nearby.strength + least) / (strength + least)), -5.0, 5.0)
-        ahead *= _AHEAD if ahead[0] > 0.0 else _BACK  # all tasks go the same way
-        np.matmul(nearby.solution + ahead * nearby.path, self.matrix, self.state)
+    def start(self) -> None:
+        """Where the first step starts: after one from nought, made longer.
+
+        Of normal rows and logits the first step finds the direction, too short by sqrt(1 - pi/2 R^2), where R^2 is what
+        a line explains of the labels (two thirds of it where they are separable).
+        """
+        self.state[:] = 0.0
+        explained = np.array(self.step()).reshape(-1, 1, 1) / self.count
+        least = 0.05 + 0.35 * len(self.unit_penalty) / self.count  # as few rows explain more than there is
+        self.state /= np.sqrt(np.maximum(1.0 - 0.5 * np.pi * explained, least))
 
     def minimise(self, steps: int = 25) -> None:
-        """Newton steps on the penalised loss, each task's until one hardly moves its margins.
+        """Newton steps on the penalised loss, each task's until one promises to save hardly more of it.
 
         Full steps nearly always converge; where one flies off, all is done again with steps that are guarded.
         """
         still, most = _STILL * self.count, _FLYING_OFF * self.count
-        squares, left = self.step(), steps - 1
-        while left and still < min(squares) <= max(squares) <= most:
-            squares, left = self.step(), left - 1
+        saved, left = self.step(), steps - 1
+        while left and still < min(saved) <= max(saved) <= most:
+            saved, left = self.step(), left - 1
+        going = [still < save <= most for save in saved]
+        while left and 2 * sum(going) > len(going):  # it pays to leave them where they are
+            found, left = self.step(np.array(going)[:, None, None]), left - 1
+            saved = [new if goes else old for goes, new, old in zip(going, found, saved, strict=True)]
+            going = [goes and still < save <= most for goes, save in zip(going, saved, strict=True)]
         most = most if left else still
-        going = [task for task, square in enumerate(squares) if still < square <= most]
-        if going:
+        if left and any(going):
             others = self.part(going)
             others.minimise(left)
             self.state[going] = others.state
-        for task in [task for task, square in enumerate(squares) if not square <= most]:
+        for task in [task for task, save in enumerate(saved) if not 0.0 <= save <= most]:
             alone = self.part([task])
             alone.guarded()
             self.state[task] = alone.state
@@ -215,12 +236,12 @@ class _Tasks:
         self.state[:] = 0.0
         for _ in range(200):
             value = self.loss()
-            (square,) = self.step()
-            while square > still and not self.loss() <= value:
+            (saved,) = self.step()
+            while saved > still and not self.loss() <= value:
                 self.moved *= 0.5
                 self.state += self.moved
-                square *= 0.25
-            if square <= still:
+                saved *= 0.25
+            if saved <= still:
                 break
 
     def loss(self) -> Any:
@@ -232,13 +253,13 @@ class _Tasks:
         sums: Array = np.add.reduce(values if self.weight is None else self.weight * values, 2)[:, 0]
         return sums
 
-    def step(self) -> list[float]:
-        """Take a Newton step, and return the sums of squares by which it moves the margins."""
-        hessian = self.hessian()
-        self.move(_solve(hessian, self.gradient()))
-        moved = self.moved_margins if self.weight is None else self.weight * self.moved_margins
-        squares: list[float] = np.matmul(moved, self.moved_turned).ravel().tolist()
-        return squares
+    def step(self, going: NDArray[np.bool_] | None = None) -> list[float]:
+        """Take a Newton step (those that are going), and return twice what it promises to save of the loss."""
+        hessian, gradient = self.hessian(), self.gradient()
+        step = _solve(hessian, gradient)
+        self.move(step if going is None else np.where(going, step, 0.0))
+        saved: list[float] = np.matmul(step.transpose(0, 2, 1), gradient).ravel().tolist()
+        return saved
 
     def gradient(self) -> Array:
         """Of the penalised loss, where the Hessians are."""
