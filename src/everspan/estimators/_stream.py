@@ -299,7 +299,9 @@ class TaskStream(LifelongEstimator):
             features, finite = self._features_of(tasks, together, known, block.means)
             plain, target, classes = self._plain_targets(np.array([tasks[place][2] for place in together]))
             chosen = np.flatnonzero(plain & finite).tolist()
-            places, Z, target = [together[i] for i in chosen], features[chosen], target[chosen]
+            places, Z = [together[i] for i in chosen], features
+            if len(chosen) < len(together):
+                Z, target = features[chosen], target[chosen]
             fits = learner.fit_many(Z, target) if places else None
             if fits is None:
                 continue
