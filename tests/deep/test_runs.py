@@ -196,6 +196,16 @@ def test_results_have_the_names_of_the_design(tmp_path, data):
     assert results["settings"]["epochs"] == 4
 
 
+def test_a_run_that_looks_at_several_views_also_says_what_one_gives(tmp_path, data):
+    learns = {"epochs": 40, "learning_rate": 0.05, "weight_decay": 0.0}
+    several = finished(data, tmp_path / "several", flip_test=True, shift_test=1, **learns)
+    one = finished(data, tmp_path / "one", **learns)
+    assert several["one_view"] == {name: one[name] for name in several["one_view"]}
+    assert set(several["one_view"]) == {"curve", "average_incremental_accuracy", "last_accuracy"}
+    assert several["curve"] != one["curve"]
+    assert "one_view" not in one
+
+
 def test_another_seed_is_another_run_and_the_class_order_is_its_own_seed(tmp_path, data):
     first = finished(data, tmp_path / "a")
     second = finished(data, tmp_path / "b", seed=1)

@@ -305,11 +305,11 @@ class Engine:
 
     # Inference --------------------------------------------------------------------------------------------------------
 
-    def scores(self, method: nn.Module, images: Tensor, batch_size: int = 1000) -> Tensor:
+    def scores(self, method: nn.Module, images: Tensor, batch_size: int = 1000, one_view: bool = False) -> Tensor:
         """The method's scores of images given as bytes, averaged over the views of an image that are asked for."""
 
         def mean_of_views(x: Tensor) -> Tensor:
-            seen = views(x, self.flip_test, self.shift_test)
+            seen = [x] if one_view else views(x, self.flip_test, self.shift_test)
             return torch.stack([cast(Tensor, method(view)).float() for view in seen]).mean(dim=0)
 
         return self._infer(method, mean_of_views, images, batch_size)

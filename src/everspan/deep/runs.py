@@ -49,7 +49,7 @@ class State:
         self.data: dict[str, Any] = {}  # what the model must know of its data
         self.place = Place(0)
         self.correct: list[list[int]] = []
-        self.steps: list[dict[str, Any]] = []  # seconds, images and parameters of every task done
+        self.steps: list[dict[str, Any]] = []  # seconds, images, parameters of every task done, and more
         self.spent: dict[str, Any] = dict(NOTHING_SPENT)  # on the task under way, before the stop
         self.memory_rows: list[list[int]] = []
         self.tensors: dict[str, Tensor] = {}
@@ -243,8 +243,12 @@ def _run(
         if settings.checkpoint_precision == "bf16":
             _round(method)
         state.memory_rows = memory.rows
-        state.correct.append(_correct(engine, method, test, test_labels, scenario[: task.index + 1]))
-        state.steps.append({**state.so_far(), "parameters": parameters(method), "exemplars": len(memory)})
+        seen = scenario[: task.index + 1]
+        state.correct.append(_correct(engine, method, test, test_labels, seen))
+        cost = {**state.so_far(), "parameters": parameters(method), "exemplars": len(memory)}
+        if engine.flip_test or engine.shift_test:
+            cost["by_one_view"] = _correct(engine, method, test, test_labels, seen, one_view=True)
+        state.steps.append(cost)
         state.spent, state.tensors = dict(NOTHING_SPENT), {}  # what was read has been taken up
         state.write(Place(task.index + 1), method, {})
         _results(state, scenario, folder)
@@ -352,18 +356,21 @@ def parameters(method: Method) -> int:
     return sum(p.numel() for name, p in method.named_parameters() if not name.startswith("scaffold."))
 
 
-def _correct(engine: Engine, method: Method, images: Tensor, labels: Tensor, seen: list[ClassTask]) -> list[int]:
+def _correct(
+    engine: Engine, method: Method, images: Tensor, labels: Tensor, seen: list[ClassTask], one_view: bool = False
+) -> list[int]:
     """How many test images of every task seen are right, the label chosen among all classes seen."""
     counts = []
     for task in seen:
         rows = torch.from_numpy(task.test).to(engine.device)
-        guesses = engine.scores(method, images[rows]).argmax(dim=1)
+        guesses = engine.scores(method, images[rows], one_view=one_view).argmax(dim=1)
         counts.append(int((guesses == labels[rows]).sum()))
     return counts
 
 
 def _results(state: State, scenario: ClassScenario, folder: Path) -> dict[str, Any]:
-    result = IncrementalResult(state.correct, [len(task.test) for task in scenario[: len(state.correct)]])
+    totals = [len(task.test) for task in scenario[: len(state.correct)]]
+    result = IncrementalResult(state.correct, totals)
     image_bytes = int(np.prod(scenario.images.train_images.shape[1:]))
     steps = state.steps
     seconds, images = sum(s["seconds"] for s in steps), sum(s["images"] for s in steps)
@@ -374,6 +381,7 @@ def _results(state: State, scenario: ClassScenario, folder: Path) -> dict[str, A
         "tasks": len(scenario),
         "class_order": [scenario.images.names[c] for c in scenario.order],
         **result.to_dict(),
+        **_by_one_view(state.steps, totals),
         "parameters": steps[-1]["parameters"] if steps else 0,
         "parameters_per_step": [s["parameters"] for s in steps],
         "exemplars": steps[-1]["exemplars"] if steps else 0,
@@ -397,6 +405,15 @@ def _results(state: State, scenario: ClassScenario, folder: Path) -> dict[str, A
     for name, content in (("exemplars.json", kept), ("results.json", results)):
         write_whole(folder / name, (json.dumps(content, indent=1) + "\n").encode())
     return results
+
+
+def _by_one_view(steps: list[dict[str, Any]], totals: list[int]) -> dict[str, Any]:
+    """What images looked at once would have given, where a run looks at several views of each."""
+    if not all("by_one_view" in step for step in steps) or not steps:
+        return {}
+    result = IncrementalResult([step["by_one_view"] for step in steps], totals)
+    names = ("curve", "average_incremental_accuracy", "last_accuracy")
+    return {"one_view": {name: getattr(result, name) for name in names}}
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from ..checks import AreaAbove, LogLoss, Loss, ZeroOne, clopper_pearson, plausible_share
-from ..learners import PROBABILISTIC, Fit, Fits, balanced, class_balance, is_probabilistic
+from ..learners import PROBABILISTIC, Fit, Fits, balanced, cached, class_balance, is_probabilistic
 from ..lifelong import Outcome, Rules
 from ..prior import summaries_of_signs
 from ..spread import HalfspaceSpread, Spread
@@ -285,7 +285,8 @@ class LifelongClassifier(ClassifierMixin, TaskStream):  # type: ignore[misc]
 
     def _all_in_short(self, Z: Array, y: Array, weights: Array) -> Array:
         if self._log_odds():
-            return summaries_of_signs(Z, y, bool(self.fit_intercept), weights)
+            constant = bool(self.fit_intercept)
+            return np.concatenate([summaries_of_signs(Z[i], y[i], constant, weights[i]) for i in cached(Z)])
         return np.stack([self._in_short(Rows(Z[i], y[i]), None).packed for i in range(len(y))])
 
     def _note_classes(self, classes: list[Any]) -> None:
