@@ -188,6 +188,11 @@ class History(Sequence[TaskEvent]):
         counts = (event.labels_used, wanted, event.dimension, event.features_learned)
         self._counts[4 * index : 4 * index + 4] = array("q", counts)
 
+    def reused_in_a_row(self, most: int) -> int:
+        """How many of the last tasks reused the features, counted up to so many."""
+        last = self._flags[-most:].tobytes()[::-1]
+        return next((place for place, flags in enumerate(last) if flags & 1), len(last))
+
     def table(self) -> dict[str, list[Any]]:
         """The events as columns, for ``pandas.DataFrame(...)`` or any other table."""
         events = list(self)

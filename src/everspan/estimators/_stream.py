@@ -256,8 +256,8 @@ class TaskStream(LifelongEstimator):
         >>> sum(event.action == "reused" for event in events)
         48
         """
-        known = self.__dict__.get("representation_")
-        source, ahead, events = Source(stream), 64 if known is not None and known.dimension else 8, list[TaskEvent]()
+        source, events = Source(stream), list[TaskEvent]()
+        ahead = max(8, self.history_.reused_in_a_row(_TOGETHER)) if "history_" in self.__dict__ else 8
         waiting = source.take(ahead)
         while waiting:
             learned = self._learn_waiting(waiting, events)
