@@ -1,22 +1,23 @@
 """Reused tasks: one at a time and together, against scikit-learn models, and whether the cost stays flat.
 
-Measured on 2 cores (Intel Xeon, 2.80 GHz), one thread, a machine with other work on it, 2026-11-16; raw numbers in
+Measured on 2 cores (AMD EPYC), one thread, a machine with other work on it, 2026-11-16; raw numbers in
 results/task_stream.json, figure in docs/first-task-stream.md. Tasks of 100 rows and 100 columns that share 5 features,
 learned by `LifelongClassifier` in its default settings with k given (every task tried, its strength chosen, its error
 estimated, its summary kept):
 
-* one at a time (`learn_task`): 1.06 ms a task, 3.8 times faster than ``LogisticRegression().fit`` of the same rows (3.6
-  to 4.1 from run to run; target 5, and 5.3 before summaries were kept), and right on 98.2% of new rows where that is on
+* one at a time (`learn_task`): 0.57 ms a task, 4.1 times faster than ``LogisticRegression().fit`` of the same rows (4.0
+  to 4.2 from run to run; target 5, and 5.3 before summaries were kept), and right on 98.2% of new rows where that is on
   74.4%; the cost of 100,000 tasks stays flat; 498 bytes a task with its name;
-* 10,000 tasks together (`learn_tasks`): 0.16 ms a task, 34 times faster (28 to 36 from run to run; target 40) than
-  LogisticRegression, and 950 times faster than LogisticRegressionCV, which chooses a strength too. Half of it is Newton
-  steps on 100 rows and 6 columns, about ten a task, in numpy's loops over small matrices; a fifth is bringing the rows
-  to the features. (A length searched for at every step saves four of the ten and costs as much as they do; threads wait
-  for each other; the same steps compiled took half as long, which is not worth a compiler.)
+* 10,000 tasks together (`learn_tasks`): 0.068 ms a task, 43 times faster (40 to 43 in five of six runs, 31 in one;
+  target 40) than LogisticRegression, and 1,200 times faster than LogisticRegressionCV, which chooses a strength too.
+  Half of it is Newton steps on 100 rows and 6 columns, about nine a task, in numpy's loops over small matrices; a
+  quarter is bringing the rows to the features. What made them nine and not twelve: a first step made longer by what it
+  explains, solutions followed from one penalty to the next by what the penalty holds back, and an end where a step
+  promises to save hardly more.
 
-100,000 tasks of 50 rows and 50 columns, together: 3,200 a second, and flat (the last 15,000 cost 0.64 times what the
-first did, among which a prior is learned); the process grows by 241 MB, of which 102 are the block of rows at hand and
-66 all tasks. `predict` of 1,000,000 rows over these 100,000 tasks takes 0.52 s, 35 times faster than a loop over a
+100,000 tasks of 50 rows and 50 columns, together: 5,100 a second, and flat (the last 15,000 cost 0.48 times what the
+first did, among which a prior is learned); the process grows by 254 MB, of which 102 are the block of rows at hand and
+66 all tasks. `predict` of 1,000,000 rows over these 100,000 tasks takes 0.41 s, 35 times faster than a loop over a
 LogisticRegression a task (target 20).
 
 Run it (about 5 minutes on 2 cores) with ``python benchmarks/task_stream.py``.

@@ -95,6 +95,26 @@ def test_tasks_that_fly_off_are_among_them(monkeypatch):
     assert set(count) == {1}
 
 
+def test_separable_rows_seldom_fly_off(monkeypatch):
+    """A quarter of many rows chooses the strength; where it is separable and all of them are not, that flew off."""
+    guarded, count = _logistic._Tasks.guarded, []
+    monkeypatch.setattr(_logistic._Tasks, "guarded", lambda tasks: (count.append(1), guarded(tasks))[1])
+    Logistic().fit_many(*stack(0, 100, 1000, 10, ["separable"]))
+    assert len(count) <= 20  # of a hundred; it was 61
+
+
+@pytest.mark.parametrize("kind", ["separable", "noisy"])
+@pytest.mark.parametrize(("there", "here"), [(3.0, 0.1), (0.1, 3.0), (0.1, 1e-3), (1e-3, 0.1)])
+def test_a_solution_is_followed_towards_that_of_another_strength(kind, there, here):
+    X, y = stack(0, 50, 100, 5, [kind])
+    matrix = np.concatenate([X.transpose(0, 2, 1) * y[:, None], np.tile(np.eye(5), (50, 1, 1))], axis=2)
+    tasks = _logistic._Tasks(matrix, None, None, np.ones(5), 100.0)
+    start, end = (tasks.solve(np.full((50, 1, 1), strength)) for strength in (here, there))
+    before = np.linalg.norm(start.solution - end.solution, axis=2)
+    after = np.linalg.norm(start.followed(there, np.ones(5)) - end.solution, axis=2)
+    assert np.median(after / before) < (0.75 if there < here else 1.0)
+
+
 def test_tasks_fitted_together_choose_their_own_strengths():
     X, y = stack(0, 20, 60, 5, ["separable"])
     y[::2] = np.where(np.random.default_rng(0).random((10, 60)) < 0.5, 1.0, -1.0)  # nothing to learn
