@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from everspan.experiments import compare
 from everspan.metrics import IncrementalResult
@@ -56,6 +59,23 @@ def test_labels_say_what_tells_runs_apart(tmp_path):
         "H-LLL paper epochs=9",
         "my.own:Method",
     ]
+
+
+def test_labels_do_not_say_what_most_runs_have(tmp_path):
+    folders = [write_run(tmp_path / str(order), GOOD, class_order=order, start="scratch") for order in range(3)]
+    folders.append(write_run(tmp_path / "warm", GOOD, start="previous"))
+    folders.append(write_run(tmp_path / "long", GOOD, epochs=4.0, start="scratch"))
+    assert list(compare.read_runs(folders)) == ["H-LLL", "H-LLL start=previous", "H-LLL epochs=4"]
+
+
+@given(st.lists(st.floats(0.0, 100.0), min_size=1, max_size=12), st.floats(0.1, 5.0))
+def test_numbers_at_the_end_of_lines_do_not_lie_on_each_other(values, gap):
+    heights = compare._apart(values, gap)
+    order = np.argsort(values, kind="stable")
+    assert (np.diff(np.array(heights)[order]) >= gap * (1.0 - 1e-9) - 1e-9).all()
+    if (np.diff(np.sort(values)) >= gap).all():  # nothing to do
+        assert heights == pytest.approx(values)
+    assert np.mean(heights) == pytest.approx(np.mean(values), abs=1e-6)
 
 
 def test_different_protocols_and_unfinished_runs_are_pointed_out(tmp_path):

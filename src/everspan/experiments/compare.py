@@ -61,7 +61,10 @@ def _read(folder: Path) -> dict[str, Any]:
 
 
 def _labels(groups: list[list[dict[str, Any]]]) -> list[str]:
-    """The method's name; its recipe and then the settings that tell it from the others, where they are needed."""
+    """The method's name; its recipe and then the settings that tell it from the others, where they are needed.
+
+    What most runs of a method and a recipe have is not said of them.
+    """
     settings = [group[0]["settings"] for group in groups]
     labels = [NAMES.get(s["method"], str(s["method"])) for s in settings]
     for i, own in enumerate(settings):
@@ -69,8 +72,12 @@ def _labels(groups: list[list[dict[str, Any]]]) -> list[str]:
         if twins and any(twin["recipe"] != own["recipe"] for twin in twins):
             labels[i] += f" {own['recipe']}"
             twins = [twin for twin in twins if twin["recipe"] == own["recipe"]]
+        alike = [group for group in groups if group[0]["settings"] in [own, *twins]]
         names = {name for twin in twins for name in own if twin.get(name) != own[name]}
-        labels[i] += "".join(f" {name}={own[name]}" for name in sorted(names - {"seed", "class_order", "recipe"}))
+        for name in sorted(names - {"seed", "class_order", "recipe"}):
+            having = sum(len(group) for group in alike if group[0]["settings"].get(name) == own[name])
+            if 2 * having <= sum(map(len, alike)):
+                labels[i] += f" {name}={own[name]:g}" if isinstance(own[name], float) else f" {name}={own[name]}"
         if groups[i][0]["tasks_done"] < groups[i][0]["tasks"]:
             labels[i] += f" ({groups[i][0]['tasks_done']} of {groups[i][0]['tasks']} tasks)"
     return [label + " '" * labels[:i].count(label) for i, label in enumerate(labels)]
@@ -132,7 +139,27 @@ def _by_task(panel: Any, run: dict[str, Any]) -> None:
     for j in range(len(matrix)):
         values = [matrix[i][j] for i in range(j, len(matrix))]
         panel.plot(classes[j : len(matrix)], values, color=shades[j], marker="o", ms=3.0, lw=1.3)
-        panel.annotate(f" {j + 1}", (classes[len(matrix) - 1], values[-1]), fontsize=8, va="center", color=shades[j])
+    low, high = panel.get_ylim()
+    heights = _apart(matrix[-1], 0.025 * (high - low))
+    for j, height in enumerate(heights):
+        panel.annotate(f" {j + 1}", (classes[len(matrix) - 1], height), fontsize=8, va="center", color=shades[j])
+
+
+def _apart(values: Sequence[float], gap: float) -> list[float]:
+    """Heights near the values, in their order, at least a gap from one another."""
+    order = np.argsort(values, kind="stable")
+    blocks: list[list[int]] = []  # of values that share a place, each with the mean of its own in the middle
+
+    def bottom(block: list[int]) -> float:
+        return float(np.mean([values[i] for i in block])) - 0.5 * gap * (len(block) - 1)
+
+    for i in order.tolist():
+        blocks.append([i])
+        while len(blocks) > 1 and bottom(blocks[-1]) < bottom(blocks[-2]) + gap * len(blocks[-2]):
+            last = blocks.pop()
+            blocks[-1] += last
+    heights = {i: bottom(block) + gap * place for block in blocks for place, i in enumerate(block)}
+    return [heights[i] for i in range(len(values))]
 
 
 def _classes_seen(run: dict[str, Any]) -> list[int]:
