@@ -25,7 +25,6 @@ from ..spread import HalfspaceSpread, Spread
 from ..tasks import Array, LabelSource, Rows, Table, TaskEvent
 from ._base import distinct_mean
 from ._labels import HalfspaceLabels
-from ._stream import TaskStream
 from ._tables import (
     checked_classes,
     checked_weight,
@@ -35,7 +34,7 @@ from ._tables import (
     weighed_by_class,
     without_weightless,
 )
-from ._together import Foreseen
+from ._together import Foreseen, StreamTogether
 
 _RISK = 1e-3  # of taking chance for a change
 
@@ -46,7 +45,7 @@ def _has_probabilities(estimator: LifelongClassifier) -> bool:
     raise AttributeError(f"predict_proba has no meaning with learner={estimator.learner!r}")
 
 
-class LifelongClassifier(ClassifierMixin, TaskStream):  # type: ignore[misc]
+class LifelongClassifier(ClassifierMixin, StreamTogether):  # type: ignore[misc]
     """Classification tasks that arrive one after another and share a small linear representation.
 
     Every new task is first tried on the features at hand. If that is good enough they are reused; otherwise one new

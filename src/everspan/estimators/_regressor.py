@@ -22,14 +22,13 @@ from ..spread import RegressionSpread, Spread
 from ..tasks import Array, LabelSource, Rows, Table, TaskEvent
 from ._base import distinct_mean
 from ._labels import RegressionLabels
-from ._stream import TaskStream
 from ._tables import checked_weight, left_over, rows_of_tasks, without_weightless
-from ._together import Foreseen
+from ._together import Foreseen, StreamTogether
 
 _RISK = 1e-3  # of taking chance for a change
 
 
-class LifelongRegressor(RegressorMixin, TaskStream):  # type: ignore[misc]
+class LifelongRegressor(RegressorMixin, StreamTogether):  # type: ignore[misc]
     """Regression tasks that arrive one after another and share a small linear representation (paper, Appendix B).
 
     As `LifelongClassifier`, with numbers for labels. A task's error is the mean squared error of its predictor as a

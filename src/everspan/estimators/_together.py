@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from abc import abstractmethod
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -9,8 +11,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import AutoCheck, is_plenty
 from ..learners import Fit, Fits
-from ..tasks import Array, Rows
+from ..lifelong import FEW, Rules
+from ..prior import next_mark
+from ..representation import LinearRepresentation
+from ..tasks import Array, Rows, TaskEvent
+from ..threads import one_thread
+from ._base import distinct_means
+from ._stream import EARLY, TaskStream
+
+_TOGETHER = 512  # tasks that are fitted together at most
 
 
 @dataclass
@@ -78,3 +89,183 @@ class Block:
         """How many tasks from this one on are served."""
         rest = self.served[start : start + most]
         return int(rest.argmin()) if not rest.all() else len(rest)
+
+
+class StreamTogether(TaskStream):
+    """A stream whose tasks can be learned many at a time."""
+
+    def learn_tasks(self, stream: Iterable[tuple[Hashable, Any, Any]]) -> list[TaskEvent]:
+        """Learn many tasks one after another, and tell what happened to each; faster than `learn_task` in a loop.
+
+        Tasks with as many rows are fitted on the features at hand together; where one grows the features, those behind
+        it are fitted again. What is learned is the same, to the bit. If a task cannot be learned, those before it stay.
+
+        Parameters
+        ----------
+        stream : iterable of (task, X, y)
+            Name, rows and labels of every task, as for `learn_task`.
+
+        Examples
+        --------
+        >>> from everspan import LifelongClassifier
+        >>> from everspan.scenarios import LinearStream
+        >>> model = LifelongClassifier()
+        >>> events = model.learn_tasks(LinearStream(d=20, k=2, tasks=50, rows=400, seed=1))
+        >>> sum(event.action == "reused" for event in events)
+        48
+        """
+        source, events = Source(stream), list[TaskEvent]()
+        ahead = max(8, self.history_.reused_in_a_row(_TOGETHER)) if "history_" in self.__dict__ else 8
+        waiting = source.take(ahead)
+        while waiting:
+            learned = self._learn_waiting(waiting, events)
+            ahead = min(2 * ahead, _TOGETHER) if learned == len(waiting) else 8
+            waiting = waiting[learned:]
+            waiting += source.take(ahead - len(waiting))
+        source.complain()
+        return events
+
+    def _learn_waiting(self, waiting: list[tuple[Hashable, Any, Any]], events: list[TaskEvent]) -> int:
+        """Learn tasks until what they are tried on changes; how many were learned."""
+        block, place = self._fitted(waiting), 0
+        known = self.__dict__.get("representation_"), self.__dict__.get("prior_")
+        while place < len(waiting):
+            run = 0 if block is None else block.run(place, next_mark(len(self.history_)) - len(self.history_))
+            with self._all_or_nothing():
+                if block is not None and run:
+                    events += self._record_served([task for task, _, _ in waiting[place : place + run]], block, place)
+                else:
+                    task, X, y = waiting[place]
+                    events.append(self._learn(X, y, task, None, block.fit(place) if block else None))
+            place += run or 1
+            if self.representation_ is not known[0] or self.prior_ is not known[1]:
+                break
+        return place
+
+    @one_thread()
+    def _fitted(self, tasks: list[tuple[Hashable, Any, Any]]) -> Block | None:
+        """The fits on the features at hand of those tasks that can be fitted together; None where there are none."""
+        started, known, rules = time.perf_counter(), self.__dict__.get("representation_"), self._rules()
+        learner = rules.learner
+        if not isinstance(known, LinearRepresentation) or not known.dimension or not hasattr(learner, "fit_many"):
+            return None
+        if type(rules.check) is not AutoCheck or rules.accept != "estimate" or len(tasks) < 2:
+            return None
+        size = known.dimension + bool(self.fit_intercept)
+        block = Block(len(tasks), known.dimension, (size + 1) * (size + 2) // 2 + 1)
+        for together in self._alike(tasks, known.dimension).values():
+            features, finite = self._features_of(tasks, together, known, block.means)
+            plain, target, classes = self._plain_targets(np.array([tasks[place][2] for place in together]))
+            chosen = np.flatnonzero(plain & finite).tolist()
+            places, Z = [together[i] for i in chosen], features
+            if len(chosen) < len(together):
+                Z, target = features[chosen], target[chosen]
+            fits = learner.fit_many(Z, target) if places else None
+            if fits is None:
+                continue
+            for i, place in enumerate(places):
+                block.fits[place], block.classes[place] = (fits, i), classes[chosen[i]]
+            errors, plausible, noise, vague = self._measured(Z, target, fits, rules)
+            served = (errors <= rules.epsilon) & ~vague & (Z.shape[1] >= FEW or not self._shares())
+            early = self._shares() and len(self.history_) < EARLY
+            if self._trusted() or early:
+                served &= plausible <= rules.epsilon  # the others are looked at more closely
+            weights = np.column_stack([fits.coef, fits.intercept]) if self.fit_intercept else fits.coef
+            block.served[places], block.coefficients[places], block.intercepts[places] = (
+                served,
+                fits.coef,
+                fits.intercept,
+            )
+            block.errors[places] = np.column_stack([errors, np.maximum(plausible - noise, 0.0)])
+            block.summaries[places] = self._all_in_short(Z, target, weights)
+            block.labels_used[places] = Z.shape[1]
+        block.seconds = (time.perf_counter() - started) / len(tasks)
+        return block
+
+    def _alike(self, tasks: list[tuple[Hashable, Any, Any]], columns: int) -> dict[Any, list[int]]:
+        """New tasks that may need no preparation, those together that have as many rows and labels of one type."""
+        names, alike, can = set[Hashable](), dict[Any, list[int]](), dict[Any, bool]()
+        for place, (task, X, y) in enumerate(tasks):
+            if task is None or task in self._places or task in names:
+                continue
+            names.add(task)
+            if not self._has_shape(X) or type(y) is not np.ndarray or y.shape != X.shape[:1]:
+                continue
+            key = (len(X), y.dtype)
+            if key not in can:
+                can[key] = self._can_be_plain(y.dtype) and not is_plenty(Rows(X, y), columns)
+            if can[key]:
+                alike.setdefault(key, []).append(place)
+        return alike
+
+    def _features_of(
+        self, tasks: list[Any], places: list[int], known: LinearRepresentation, means: dict[int, Array]
+    ) -> tuple[Array, NDArray[np.bool_]]:
+        """The features of tasks of one size, and whose rows are finite; notes the means that are not nought."""
+        n, d = tasks[places[0]][1].shape
+        room, ones, origins = np.empty(n * d), np.ones(n), np.tile(known.origin, n) if self.fit_intercept else 0.0
+        features, sums = np.empty((len(places), n, known.dimension)), np.empty((len(places), d))
+        lengths, squares = np.empty((2, len(places)))
+        for i, place in enumerate(places):
+            line = tasks[place][1].ravel()
+            lengths[i] = line.dot(line)  # and the rows are in the cache
+            centred = np.subtract(line, origins, out=room)
+            squares[i] = centred.dot(centred)
+            matrix = centred.reshape(n, d)
+            matrix.dot(known.basis, out=features[i])
+            ones.dot(matrix, out=sums[i])
+        found, distinct = distinct_means(sums, squares, float(n))
+        means.update((places[i], found[i].copy()) for i in np.flatnonzero(distinct).tolist())
+        return features, np.isfinite(lengths)
+
+    def _record_served(self, names: list[Hashable], block: Block, place: int) -> list[TaskEvent]:
+        """Write tasks that the features serve into the history."""
+        part, known, first = slice(place, place + len(names)), self.representation_, len(self.history_)
+        events = [
+            TaskEvent(
+                task=name,
+                action="reused",
+                met=True,
+                error=error,
+                error_bound=None,
+                confidence=None,
+                labels_used=used,
+                labels_wanted=None,
+                dimension=known.dimension,
+                features_learned=len(known.features),
+                seconds=block.seconds,
+            )
+            for name, error, used in zip(
+                names, block.errors[part, 0].tolist(), block.labels_used[part].tolist(), strict=True
+            )
+        ]
+        self._note_classes(block.classes[part])
+        self.predictors_.add_tasks(
+            block.coefficients[part], block.intercepts[part], block.errors[part], block.summaries[part]
+        )
+        for index, mean in block.means.items():
+            if part.start <= index < part.stop:
+                self.predictors_.note_mean(first + index - place, mean)
+        self._places.update(zip(names, range(first, first + len(names)), strict=True))
+        self.history_.extend(events)
+        self._counted(len(self.history_))
+        return events
+
+    @abstractmethod
+    def _measured(self, Z: Array, y: Array, fits: Fits, rules: Rules) -> tuple[Array, Array, Array, NDArray[np.bool_]]:
+        """Errors on rows left out, what they may be at most, how much of them is noise, and which tell nothing."""
+
+    @abstractmethod
+    def _all_in_short(self, Z: Array, y: Array, weights: Array) -> Array:
+        """The packed summaries of tasks of one size, one a row."""
+
+    def _note_classes(self, classes: list[Any]) -> None:
+        """What else is kept of tasks in a row."""
+
+    @abstractmethod
+    def _can_be_plain(self, dtype: np.dtype[Any]) -> bool:
+        """Whether labels of this type may be such as need no preparation."""
+
+    @abstractmethod
+    def _plain_targets(self, y: Any) -> tuple[NDArray[np.bool_], Array, list[Any]]:
+        """Of labels of tasks of one size: which need no preparation, the target as the loop sees it, and classes."""
