@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 from sklearn.linear_model import Ridge as ReferenceRidge
 
@@ -103,12 +104,54 @@ def test_separable_rows_seldom_fly_off(monkeypatch):
     assert len(count) <= 20  # of a hundred; it was 61
 
 
+def in_solvers_form(kind):
+    """Tasks in the solver's own form."""
+    X, y = stack(0, 50, 100, 5, [kind])
+    matrix = np.concatenate([X.transpose(0, 2, 1) * y[:, None], np.tile(np.eye(5), (50, 1, 1))], axis=2)
+    return _logistic._Tasks(matrix, None, None, np.ones(5), 100.0)
+
+
+@pytest.mark.parametrize("kind", ["separable", "noisy"])
+def test_the_first_step_is_made_about_as_long_as_the_solution(kind):
+    tasks = in_solvers_form(kind)
+    solution = tasks.solve(np.full((50, 1, 1), 0.1)).solution
+    tasks.state[:] = 0.0
+    tasks.step()
+    plain = tasks.solution.copy()
+    tasks.start()
+    after, before = (np.linalg.norm(start - solution, axis=2) for start in (tasks.solution, plain))
+    assert np.median(after / before) < 0.8
+
+
+def test_a_class_that_is_rare_among_many_rows_gets_its_share():
+    """The constant has next to no penalty, so probabilities add up to as many rows as there are."""
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((100_000, 5))
+    y = np.full(len(X), -1.0)
+    y[np.argsort(1.5 * X[:, 0] + rng.logistic(size=len(X)))[-10:]] = 1.0
+    fit = Logistic().fit(Rows(X, y))
+    assert expit(X @ fit.coef + fit.intercept).sum() == pytest.approx(10.0, rel=1e-3)
+
+
+def test_rows_far_off_on_the_wrong_side_do_not_end_it_early():
+    """Guarded steps that promise little may have far to go; this one ended at 345 where 283 is the least."""
+    rng = np.random.default_rng(209)
+    n, d = int(rng.choice([50, 200, 500, 2000])), int(rng.choice([2, 4, 8]))
+    X = rng.standard_normal((n, d))
+    y = np.where(X[:, 0] > 0, 1.0, -1.0)
+    wrong = int(rng.integers(1, 4))
+    X[:wrong] *= 10.0 ** rng.uniform(0, 5)
+    y[:wrong] *= -1
+    fit = Logistic((1e-3,)).fit(Rows(X, y))
+    loss = np.logaddexp(0.0, -y * (X @ fit.coef + fit.intercept)).sum()
+    reference = LogisticRegression(C=1e6, max_iter=10_000, tol=1e-10, solver="newton-cholesky").fit(X, y)
+    assert loss < np.logaddexp(0.0, -y * reference.decision_function(X)).sum() + 1.0
+
+
 @pytest.mark.parametrize("kind", ["separable", "noisy"])
 @pytest.mark.parametrize(("there", "here"), [(3.0, 0.1), (0.1, 3.0), (0.1, 1e-3), (1e-3, 0.1)])
 def test_a_solution_is_followed_towards_that_of_another_strength(kind, there, here):
-    X, y = stack(0, 50, 100, 5, [kind])
-    matrix = np.concatenate([X.transpose(0, 2, 1) * y[:, None], np.tile(np.eye(5), (50, 1, 1))], axis=2)
-    tasks = _logistic._Tasks(matrix, None, None, np.ones(5), 100.0)
+    tasks = in_solvers_form(kind)
     start, end = (tasks.solve(np.full((50, 1, 1), strength)) for strength in (here, there))
     before = np.linalg.norm(start.solution - end.solution, axis=2)
     after = np.linalg.norm(start.followed(there, np.ones(5)) - end.solution, axis=2)

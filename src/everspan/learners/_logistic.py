@@ -17,8 +17,11 @@ _STRENGTHS = (100.0, 3.0, 0.1, 1e-3)
 _START = 2
 _MANY = 40  # rows a column from which the strength hardly matters, and a quarter of them can choose it
 _FLYING_OFF = 1e3  # no honest step promises to save so much of the loss, twice and by row
-_STILL = 3e-4  # where a step promises so little, the next one ends as near as labels can tell
+_STILL = 3e-4  # where a step promises so little by row, the next one ends as near as labels can tell
+_ROWS = 100.0  # at most that count in it: labels of a rare class tell no less where there are many others
 _BACK = 0.6  # how far along its path a solution is followed to a stronger penalty
+_GIVES_WAY, _FARTHEST = 2.5, 1.0 / 0.12  # and to a weaker one: as fits of separable and of noisy rows went
+_AGREE = 0.7  # of a solution for a quarter of the rows is left where all of them are fitted, if they are separable
 _WIDE = 32  # columns from which it pays that Hessians are symmetric
 _BLOCK = 1 << 15  # rows of the Hessian summed at once, so that a million rows need no second copy of themselves
 
@@ -77,7 +80,7 @@ class Logistic:
         """The solutions of the best strengths; of many rows, a quarter finds the strength and where to start."""
         if tasks.count >= _MANY * len(tasks.unit_penalty):
             rough = self._search(tasks.every(4))
-            return tasks.solve(0.1 * rough.strength, 0.7 * rough.solution)  # more rows want less, and agree less
+            return tasks.solve(0.1 * rough.strength, _AGREE * rough.solution)  # more rows want less of it
         start = min(_START, len(self.strengths) - 1)
         best = tasks.solve(np.full((len(tasks.matrix), 1, 1), self.strengths[start]))
         weaker = tasks.want_weaker(best)
@@ -106,7 +109,8 @@ class _Solutions:
         pull = (self.strength + least) * unit_penalty * self.solution
         held, whole = (np.add.reduce(line * pull, 2, keepdims=True) for line in (self.path, self.solution))
         held = held / np.maximum(whole, 1e-300)
-        followed: Array = self.solution + (1.0 - share) / np.maximum(1.0 - 2.5 * held * (1.0 - share), 0.12) * self.path
+        ahead = (1.0 - share) / np.maximum(1.0 - _GIVES_WAY * held * (1.0 - share), 1.0 / _FARTHEST)
+        followed: Array = self.solution + ahead * self.path
         return followed
 
     def part(self, tasks: Any) -> _Solutions:
@@ -147,6 +151,7 @@ class _Tasks:
         n = width - columns
         self.matrix, self.weight, self.unit, self.unit_penalty, self.count = matrix, weight, unit, unit_penalty, count
         self.rows, self.identity, self.turned = matrix[:, :, :n], matrix[:, :, n:], matrix.transpose(0, 2, 1)
+        self.still = _STILL * min(count, _ROWS)
         self.small = columns <= _WIDE and width <= _BLOCK
         self.scaled = np.empty(matrix.shape if self.small else 0)
         self.state, self.slope, self.curvature, self.moved = np.empty((4, tasks, 1, width))
@@ -203,7 +208,7 @@ class _Tasks:
         """
         self.state[:] = 0.0
         explained = np.array(self.step()).reshape(-1, 1, 1) / self.count
-        least = 0.05 + 0.35 * len(self.unit_penalty) / self.count  # as few rows explain more than there is
+        least = 0.05 + 0.35 * len(self.unit_penalty) / self.count  # as few rows seem to explain more than they do
         self.state /= np.sqrt(np.maximum(1.0 - 0.5 * np.pi * explained, least))
 
     def minimise(self, steps: int = 25) -> None:
@@ -211,12 +216,12 @@ class _Tasks:
 
         Full steps nearly always converge; where one flies off, all is done again with steps that are guarded.
         """
-        still, most = _STILL * self.count, _FLYING_OFF * self.count
+        still, most = self.still, _FLYING_OFF * self.count
         saved, left = self.step(), steps - 1
         while left and still < min(saved) <= max(saved) <= most:
             saved, left = self.step(), left - 1
         going = [still < save <= most for save in saved]
-        while left and 2 * sum(going) > len(going):  # it pays to leave them where they are
+        while left and 2 * sum(going) > len(going):  # those that are done stay in the stack, unmoved
             found, left = self.step(np.array(going)[:, None, None]), left - 1
             saved = [new if goes else old for goes, new, old in zip(going, found, saved, strict=True)]
             going = [goes and still < save <= most for goes, save in zip(going, saved, strict=True)]
@@ -231,8 +236,11 @@ class _Tasks:
             self.state[task] = alone.state
 
     def guarded(self) -> None:
-        """Minimise for one task alone, by steps that are halved until they lower the loss."""
-        still = _STILL * self.count
+        """Minimise for one task alone, by steps that are halved until they lower the loss.
+
+        Near rows that lie far off a step may promise little where much is left, so it goes on for longer.
+        """
+        still = 0.01 * self.still
         self.state[:] = 0.0
         for _ in range(200):
             value = self.loss()
@@ -240,7 +248,7 @@ class _Tasks:
             while saved > still and not self.loss() <= value:
                 self.moved *= 0.5
                 self.state += self.moved
-                saved *= 0.25
+                saved *= 0.5
             if saved <= still:
                 break
 
