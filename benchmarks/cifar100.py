@@ -198,7 +198,7 @@ def profile(arguments):
     card = torch.cuda.get_device_name() if there else "CPU"
     arguments.results.mkdir(parents=True, exist_ok=True)
     found = {"measured": common.measured(np, torch) | {"device": card}, "batch_size": own.batch_size, "rows": rows}
-    (arguments.results.parent / f"cifar100_profile{'_tuned' * arguments.tune}.json").write_text(json.dumps(found, indent=1) + "\n")
+    (arguments.results.parent / "cifar100_profile.json").write_text(json.dumps(found, indent=1) + "\n")
 
 
 def main():
@@ -208,13 +208,12 @@ def main():
     parser.add_argument("--work", type=Path, default=Path("cifar100-runs"), help="where runs are kept")
     parser.add_argument("--results", type=Path, default=FOLDER, help="where their results go")
     parser.add_argument("--held-out", type=float, default=0.0, help="judge on this share of the training images")
-    parser.add_argument("--profile", action="store_true", help="measure where a step's time goes")
-    parser.add_argument("--tune", action="store_true", help="let cuDNN try its ways to convolve and keep the fastest")
+    parser.add_argument(
+        "--profile",
+        action="store_true",
+        help="measure where a step's time goes; the answer lies beside the folder of results",
+    )
     arguments = parser.parse_args()
-    if arguments.tune:
-        import torch
-
-        torch.backends.cudnn.benchmark = True
     if arguments.profile:
         profile(arguments)
     for name in arguments.names:

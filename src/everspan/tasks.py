@@ -190,7 +190,7 @@ class History(Sequence[TaskEvent]):
 
     def reused_in_a_row(self, most: int) -> int:
         """How many of the last tasks reused the features, counted up to so many."""
-        last = self._flags[-most:].tobytes()[::-1]
+        last = self._flags[max(len(self) - most, 0) :].tobytes()[::-1]
         return next((place for place, flags in enumerate(last) if flags & 1), len(last))
 
     def table(self) -> dict[str, list[Any]]:

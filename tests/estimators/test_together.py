@@ -119,6 +119,31 @@ def test_a_stream_that_breaks_keeps_what_came_before():
     assert model.learn_tasks([]) == []
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e200])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_rows_that_cannot_be_learned_are_said_after_those_before_them(bad, fit_intercept):
+    stream = list(LinearStream(d=6, k=2, tasks=60, rows=50, seed=1))
+    name, X, y = stream[45]
+    stream[45] = (name, np.where(np.arange(X.size).reshape(X.shape) == 7, bad, X), y)
+    outcomes = []
+    for together in (True, False):
+        model = LifelongClassifier(fit_intercept=fit_intercept)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore" if bad == 1e200 else "error")  # of so large rows anyone is warned
+                if together:
+                    model.learn_tasks(stream)
+                else:
+                    for name, X, y in stream:
+                        model.learn_task(X, y, task=name)
+            said = None
+        except ValueError as error:
+            said = str(error)
+        outcomes.append((said, state(model)))
+    assert outcomes[0] == outcomes[1]
+    assert len(outcomes[0][1][2]) == (60 if bad == 1e200 else 45)
+
+
 @pytest.mark.parametrize("kind", [LifelongClassifier, LifelongRegressor])
 def test_predictions_in_one_pass_are_those_of_every_task(kind):
     regression = kind is LifelongRegressor

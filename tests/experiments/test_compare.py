@@ -65,7 +65,15 @@ def test_labels_do_not_say_what_most_runs_have(tmp_path):
     folders = [write_run(tmp_path / str(order), GOOD, class_order=order, start="scratch") for order in range(3)]
     folders.append(write_run(tmp_path / "warm", GOOD, start="previous"))
     folders.append(write_run(tmp_path / "long", GOOD, epochs=4.0, start="scratch"))
-    assert list(compare.read_runs(folders)) == ["H-LLL", "H-LLL start=previous", "H-LLL epochs=4"]
+    folders.append(write_run(tmp_path / "old", GOOD))
+    folders.append(write_run(tmp_path / "finer", GOOD, epochs=3.1415926, start="scratch"))
+    assert list(compare.read_runs(folders)) == [
+        "H-LLL",
+        "H-LLL start=previous",
+        "H-LLL epochs=4",
+        "H-LLL without start",
+        "H-LLL epochs=3.1415926",
+    ]
 
 
 @given(st.lists(st.floats(0.0, 100.0), min_size=1, max_size=12), st.floats(0.1, 5.0))

@@ -409,7 +409,7 @@ def _results(state: State, scenario: ClassScenario, folder: Path) -> dict[str, A
 
 def _by_one_view(steps: list[dict[str, Any]], totals: list[int]) -> dict[str, Any]:
     """What images looked at once would have given, where a run looks at several views of each."""
-    if not all("by_one_view" in step for step in steps) or not steps:
+    if not steps or not all("by_one_view" in step for step in steps):
         return {}
     result = IncrementalResult([step["by_one_view"] for step in steps], totals)
     names = ("curve", "average_incremental_accuracy", "last_accuracy")

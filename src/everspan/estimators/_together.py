@@ -203,18 +203,20 @@ class StreamTogether(TaskStream):
     ) -> tuple[Array, NDArray[np.bool_]]:
         """The features of tasks of one size, and whose rows are finite; notes the means that are not nought."""
         n, d = tasks[places[0]][1].shape
-        room, ones, origins = np.empty(n * d), np.ones(n), np.tile(known.origin, n) if self.fit_intercept else 0.0
+        origins = np.tile(known.origin, n) if self.fit_intercept else 0.0  # one long line is faster than n short ones
+        room, ones = np.empty(n * d), np.ones(n)
         features, sums = np.empty((len(places), n, known.dimension)), np.empty((len(places), d))
         lengths, squares = np.empty((2, len(places)))
-        for i, place in enumerate(places):
-            line = tasks[place][1].ravel()
-            lengths[i] = line.dot(line)  # and the rows are in the cache
-            centred = np.subtract(line, origins, out=room)
-            squares[i] = centred.dot(centred)
-            matrix = centred.reshape(n, d)
-            matrix.dot(known.basis, out=features[i])
-            ones.dot(matrix, out=sums[i])
-        found, distinct = distinct_means(sums, squares, float(n))
+        with np.errstate(over="ignore", invalid="ignore"):  # of rows that are not finite, and are not learned here
+            for i, place in enumerate(places):
+                line = tasks[place][1].ravel()
+                lengths[i] = line.dot(line)  # and the rows are in the cache
+                centred = np.subtract(line, origins, out=room)
+                squares[i] = centred.dot(centred)
+                matrix = centred.reshape(n, d)
+                matrix.dot(known.basis, out=features[i])
+                ones.dot(matrix, out=sums[i])
+            found, distinct = distinct_means(sums, squares, float(n))
         means.update((places[i], found[i].copy()) for i in np.flatnonzero(distinct).tolist())
         return features, np.isfinite(lengths)
 

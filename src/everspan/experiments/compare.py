@@ -73,14 +73,21 @@ def _labels(groups: list[list[dict[str, Any]]]) -> list[str]:
             labels[i] += f" {own['recipe']}"
             twins = [twin for twin in twins if twin["recipe"] == own["recipe"]]
         alike = [group for group in groups if group[0]["settings"] in [own, *twins]]
-        names = {name for twin in twins for name in own if twin.get(name) != own[name]}
+        names = {name for twin in twins for name in {**own, **twin} if _said(name, twin) != _said(name, own)}
         for name in sorted(names - {"seed", "class_order", "recipe"}):
-            having = sum(len(group) for group in alike if group[0]["settings"].get(name) == own[name])
+            having = sum(len(group) for group in alike if _said(name, group[0]["settings"]) == _said(name, own))
             if 2 * having <= sum(map(len, alike)):
-                labels[i] += f" {name}={own[name]:g}" if isinstance(own[name], float) else f" {name}={own[name]}"
+                labels[i] += f" {_said(name, own)}"
         if groups[i][0]["tasks_done"] < groups[i][0]["tasks"]:
             labels[i] += f" ({groups[i][0]['tasks_done']} of {groups[i][0]['tasks']} tasks)"
     return [label + " '" * labels[:i].count(label) for i, label in enumerate(labels)]
+
+
+def _said(name: str, settings: dict[str, Any]) -> str:
+    if name not in settings:
+        return f"without {name}"
+    value = settings[name]
+    return f"{name}={value:g}" if isinstance(value, float) and float(f"{value:g}") == value else f"{name}={value}"
 
 
 def differences(groups: dict[str, list[dict[str, Any]]]) -> list[str]:
