@@ -165,13 +165,25 @@ class History(Sequence[TaskEvent]):
         self._counts.extend((0,) * 4)
         self.replace(len(self) - 1, event)
 
-    def extend(self, events: Sequence[TaskEvent]) -> None:
-        """Many events at once, of tasks that reused features."""
-        nothing = float("nan")
-        self._tasks.extend([event.task for event in events])
-        self._flags.extend([2 * event.met for event in events])
-        self._reals.extend([value for e in events for value in (e.error, nothing, nothing, e.seconds)])
-        self._counts.extend([n for e in events for n in (e.labels_used, -1, e.dimension, e.features_learned)])
+    def extend_reused(
+        self,
+        tasks: Sequence[Hashable],
+        errors: Array,
+        labels_used: NDArray[np.intp],
+        features: tuple[int, int],
+        seconds: float,
+    ) -> list[TaskEvent]:
+        """Tasks in a row that reused the features (their dimension, and how many were learned) and met the error."""
+        reals, counts = np.full((len(tasks), 4), np.nan), np.empty((len(tasks), 4), dtype=np.int64)
+        reals[:, 0], reals[:, 3], counts[:, 0], counts[:, 1:] = errors, seconds, labels_used, (-1, *features)
+        self._tasks.extend(tasks)
+        self._flags.frombytes(bytes([2]) * len(tasks))
+        self._reals.frombytes(reals.tobytes())
+        self._counts.frombytes(counts.tobytes())
+        return [
+            TaskEvent(task, "reused", True, error, None, None, used, None, *features, None, seconds)
+            for task, error, used in zip(tasks, errors.tolist(), labels_used.tolist(), strict=True)
+        ]
 
     def replace(self, index: int, event: TaskEvent) -> None:
         """Put another event of the same task in the place of one."""

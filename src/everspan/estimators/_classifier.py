@@ -8,6 +8,7 @@ from array import array
 from collections.abc import Hashable
 from dataclasses import replace
 from functools import partial
+from itertools import repeat
 from typing import Any, ClassVar
 
 import numpy as np
@@ -269,7 +270,7 @@ class LifelongClassifier(ClassifierMixin, StreamTogether):  # type: ignore[misc]
         plain = (low < high) & (upper | (y == low[:, None])).all(axis=1)
         if y.dtype.kind == "f":
             plain &= np.isfinite(high - low) & (low == np.floor(low)) & (high == np.floor(high))
-        return plain, np.where(upper, 1.0, -1.0), list(zip(low, high, strict=True))
+        return plain, np.where(upper, 1.0, -1.0), list(zip(low.tolist(), high.tolist(), repeat(y.dtype)))
 
     def _measured(self, Z: Array, y: Array, fits: Fits, rules: Rules) -> tuple[Array, Array, Array, NDArray[np.bool_]]:
         n, positive = y.shape[1], y > 0.0
@@ -289,12 +290,8 @@ class LifelongClassifier(ClassifierMixin, StreamTogether):  # type: ignore[misc]
         return np.stack([self._in_short(Rows(Z[i], y[i]), None).packed for i in range(len(y))])
 
     def _note_classes(self, classes: list[Any]) -> None:
-        codes: dict[Any, int] = {}
-        for low, high in classes:
-            pair = (low, high, low.dtype)
-            if pair not in codes:
-                codes[pair] = self._code_of(np.array([low, high], dtype=low.dtype))
-            self._label_set_of.append(codes[pair])
+        codes = {pair: self._code_of(np.array(pair[:2], dtype=pair[2])) for pair in dict.fromkeys(classes)}
+        self._label_set_of.extend([codes[pair] for pair in classes])
 
     def _as_others(self, classes: Any, codes: NDArray[np.intp]) -> tuple[Any, NDArray[np.intp]]:
         """Rows of one class as one of two, where there is one pair of classes that other tasks have it in."""

@@ -223,24 +223,6 @@ class StreamTogether(TaskStream):
     def _record_served(self, names: list[Hashable], block: Block, place: int) -> list[TaskEvent]:
         """Write tasks that the features serve into the history."""
         part, known, first = slice(place, place + len(names)), self.representation_, len(self.history_)
-        events = [
-            TaskEvent(
-                task=name,
-                action="reused",
-                met=True,
-                error=error,
-                error_bound=None,
-                confidence=None,
-                labels_used=used,
-                labels_wanted=None,
-                dimension=known.dimension,
-                features_learned=len(known.features),
-                seconds=block.seconds,
-            )
-            for name, error, used in zip(
-                names, block.errors[part, 0].tolist(), block.labels_used[part].tolist(), strict=True
-            )
-        ]
         self._note_classes(block.classes[part])
         self.predictors_.add_tasks(
             block.coefficients[part], block.intercepts[part], block.errors[part], block.summaries[part]
@@ -249,7 +231,13 @@ class StreamTogether(TaskStream):
             if part.start <= index < part.stop:
                 self.predictors_.note_mean(first + index - place, mean)
         self._places.update(zip(names, range(first, first + len(names)), strict=True))
-        self.history_.extend(events)
+        events = self.history_.extend_reused(
+            names,
+            block.errors[part, 0],
+            block.labels_used[part],
+            (known.dimension, len(known.features)),
+            block.seconds,
+        )
         self._counted(len(self.history_))
         return events
 
