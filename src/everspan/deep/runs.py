@@ -49,7 +49,7 @@ class State:
         self.data: dict[str, Any] = {}  # what the model must know of its data
         self.place = Place(0)
         self.correct: list[list[int]] = []
-        self.steps: list[dict[str, Any]] = []  # seconds, images, parameters of every task done, and more
+        self.steps: list[dict[str, Any]] = []  # of every task done: seconds, images, parameters, what one view gives
         self.spent: dict[str, Any] = dict(NOTHING_SPENT)  # on the task under way, before the stop
         self.memory_rows: list[list[int]] = []
         self.tensors: dict[str, Tensor] = {}
@@ -245,10 +245,10 @@ def _run(
         state.memory_rows = memory.rows
         seen = scenario[: task.index + 1]
         state.correct.append(_correct(engine, method, test, test_labels, seen))
-        cost = {**state.so_far(), "parameters": parameters(method), "exemplars": len(memory)}
+        step = {**state.so_far(), "parameters": parameters(method), "exemplars": len(memory)}
         if engine.flip_test or engine.shift_test:
-            cost["by_one_view"] = _correct(engine, method, test, test_labels, seen, one_view=True)
-        state.steps.append(cost)
+            step["by_one_view"] = _correct(engine, method, test, test_labels, seen, one_view=True)
+        state.steps.append(step)
         state.spent, state.tensors = dict(NOTHING_SPENT), {}  # what was read has been taken up
         state.write(Place(task.index + 1), method, {})
         _results(state, scenario, folder)

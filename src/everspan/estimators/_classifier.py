@@ -19,7 +19,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from ..checks import AreaAbove, LogLoss, Loss, ZeroOne, clopper_pearson, plausible_share
-from ..learners import PROBABILISTIC, Fit, Fits, balanced, cached, class_balance, is_probabilistic
+from ..learners import PROBABILISTIC, Fit, Fits, balanced, cache_parts, class_balance, is_probabilistic
 from ..lifelong import Outcome, Rules
 from ..prior import summaries_of_signs
 from ..spread import HalfspaceSpread, Spread
@@ -286,7 +286,7 @@ class LifelongClassifier(ClassifierMixin, StreamTogether):  # type: ignore[misc]
     def _all_in_short(self, Z: Array, y: Array, weights: Array) -> Array:
         if self._log_odds():
             constant = bool(self.fit_intercept)
-            return np.concatenate([summaries_of_signs(Z[i], y[i], constant, weights[i]) for i in cached(Z)])
+            return np.concatenate([summaries_of_signs(Z[i], y[i], constant, weights[i]) for i in cache_parts(Z)])
         return np.stack([self._in_short(Rows(Z[i], y[i]), None).packed for i in range(len(y))])
 
     def _note_classes(self, classes: list[Any]) -> None:

@@ -169,11 +169,11 @@ def together(fit: Callable[[Array, Array], Fits], X: Array, y: Array) -> Fits:
     if X.ndim != 3 or y.shape != X.shape[:2]:
         raise ValueError(f"X must have shape (tasks, n, d) and y (tasks, n), but they have {X.shape} and {y.shape}")
     y = np.ascontiguousarray(y)
-    parts = [fit(X[part], y[part, None]) for part in cached(X)]
+    parts = [fit(X[part], y[part, None]) for part in cache_parts(X)]
     return Fits(*(np.concatenate([getattr(part, name) for part in parts]) for name in Fits.__slots__))
 
 
-def cached(X: Array) -> list[slice]:
+def cache_parts(X: Array) -> list[slice]:
     """A stack of tasks in parts that stay in the cache."""
     count = max(1, math.ceil(X.size / _TOGETHER))
     ends = [len(X) * i // count for i in range(count + 1)]
