@@ -9,7 +9,9 @@ leaves its results in ``results/cifar100/NAME.json``, written by the program.
     everspan compare benchmarks/results/cifar100/*.json --out report
 
 A run that was stopped goes on with the same command. It needs torch, numpy and safetensors alone
-(``PYTHONPATH=src`` from a checkout), and a GPU.
+(``PYTHONPATH=src`` from a checkout), and a GPU. One run leaves much of a large card idle: with CUDA's multi-process
+service (``nvidia-cuda-mps-control -d``, once) ``--at-once 2`` or ``3`` fills it, and says so in the results, whose
+seconds are then those of a shared card.
 """
 
 # isort: off
@@ -18,7 +20,10 @@ import common  # first: it sets one thread before numpy is loaded
 
 import argparse
 import json
+import subprocess
+import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -54,22 +59,42 @@ def run_one(name, arguments):
         f"{' '.join(f'{value:.1f}' for value in results['curve'])}",
         flush=True,
     )
+    results["timing"]["runs_at_once"] = arguments.at_once
     arguments.results.mkdir(parents=True, exist_ok=True)
     suffix = "-held-out" if arguments.held_out else ""
     plain = name.replace("=", "_")  # what every file system and copier takes
     (arguments.results / f"{plain}{suffix}.json").write_text(json.dumps(results, indent=1) + "\n")
 
 
-def table(folder):
-    """Mean and spread over class orders of what was measured."""
+def run_together(names, arguments):
+    """Some at a time, every one in a process of its own; one that fails does not stop the others."""
+    own = {"--data-dir": arguments.data_dir, "--work": arguments.work, "--results": arguments.results}
+    given = [text for name, value in own.items() if value is not None for text in (name, str(value))]
+    given += ["--held-out", str(arguments.held_out), "--at-once", str(arguments.at_once)]
+    command = [sys.executable, __file__, *given]
+    with ThreadPoolExecutor(arguments.at_once) as pool:
+        codes = list(pool.map(lambda name: subprocess.run([*command, name]).returncode, names))
+    failed = [name for name, code in zip(names, codes, strict=True) if code]
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
+
+
+def measured(folder):
+    """What is there: {METHOD-RECIPE[-CHANGES]: {order: results}}."""
     groups = {}
     for file in sorted(folder.glob("*-*.json")):
         method, recipe, order, *changes = file.stem.split("-")
         results = json.loads(file.read_text())
         if results["tasks_done"] == results["tasks"]:
-            groups.setdefault("-".join([method, recipe, *changes]), []).append((order, results))
+            groups.setdefault("-".join([method, recipe, *changes]), {})[order] = results
+    return groups
+
+
+def table(groups):
+    """Mean and spread over class orders."""
     print(f"{'run':44s}  {'average':>16s}  {'last':>16s}  forgetting  seconds  images/s in tasks 2 to 4   orders")
-    for label, runs in groups.items():
+    for label, by_order in groups.items():
+        runs = by_order.items()
         average, last, forgetting = (
             np.array([results[key] for _, results in runs])
             for key in ("average_incremental_accuracy", "last_accuracy", "forgetting")
@@ -84,6 +109,24 @@ def table(folder):
         )
 
 
+def ablation(groups):
+    """What a change makes of a recipe on the same class order, and what several views of a test image do, in points."""
+    print(f"\n{'change':44s}  {'order':>6s}  {'average':>8s}  {'last':>8s}")
+
+    def line(label, order, curve, plain):
+        points = np.mean(curve) - np.mean(plain), curve[-1] - plain[-1]
+        print(f"{label:44s}  {order:>6s}  {points[0]:+8.2f}  {points[1]:+8.2f}")
+
+    for label, by_order in groups.items():
+        method, recipe, *changes = label.split("-")
+        for order, results in by_order.items():
+            plain = groups.get(f"{method}-{recipe}", {}).get(order)
+            if changes and plain:
+                line(label, order, results["curve"], plain["curve"])
+            if "one_view" in results:
+                line(f"{label}, one view", order, results["one_view"]["curve"], results["curve"])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="RUN", help="METHOD-RECIPE-ORDER[-SETTING=VALUE ...]")
@@ -91,10 +134,16 @@ def main():
     parser.add_argument("--work", type=Path, default=Path("cifar100-runs"), help="where runs are kept")
     parser.add_argument("--results", type=Path, default=FOLDER, help="where their results go")
     parser.add_argument("--held-out", type=float, default=0.0, help="judge on this share of the training images")
+    parser.add_argument("--at-once", type=int, default=1, metavar="N", help="runs that share the card at any time")
     arguments = parser.parse_args()
-    for name in arguments.names:
-        run_one(name, arguments)
-    table(arguments.results)
+    if arguments.at_once > 1 and len(arguments.names) > 1:
+        run_together(arguments.names, arguments)
+    else:
+        for name in arguments.names:
+            run_one(name, arguments)
+    groups = measured(arguments.results)
+    table(groups)
+    ablation(groups)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from everspan.deep import resolve
 from everspan.deep.memory import ExemplarMemory
+from everspan.deep.methods import rpsnet
 from everspan.deep.methods._base import distance
 from everspan.deep.runs import learn_task
 from everspan.scenarios import ClassScenario, ImageSet
@@ -244,6 +245,33 @@ def test_rpsnet_adds_up_all_modules_at_work():
             total = total + x
         x = functional.relu(total)
     torch.testing.assert_close(grid.features(images), x.mean(dim=(2, 3)))
+
+
+@given(
+    count=st.integers(1, 4),
+    inputs=st.integers(1, 4),
+    outputs=st.integers(1, 5),
+    first=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_fixed_modules_merged_into_one_say_the_same_and_so_do_their_gradients(count, inputs, outputs, first, seed):
+    torch.manual_seed(seed)
+    modules = [rpsnet.module(inputs, outputs, first).double() for _ in range(count)]
+    for one in modules:
+        for _ in range(3):
+            one(2.0 * torch.randn(4, inputs, 5, 5).double() + 1.0)  # statistics that are not those at the start
+        one.eval().requires_grad_(False)
+    merged, x = rpsnet.Merged(modules), torch.randn(3, inputs, 5, 5).double().requires_grad_()
+
+    def agrees():
+        wanted, got = sum(one(x) for one in modules), merged(x)
+        torch.testing.assert_close(got, wanted)
+        torch.testing.assert_close(*(torch.autograd.grad(values.square().sum(), x) for values in (got, wanted)))
+
+    agrees()
+    for tensor in modules[-1].parameters():
+        tensor.mul_(1.5)
+    agrees()  # what was written to is merged again
 
 
 def test_the_controller_weighs_distillation_more_with_every_task():

@@ -7,8 +7,8 @@ task, stage, epoch), so a run that was stopped goes on as if it had not been.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, cast
 
@@ -187,7 +187,8 @@ class Engine:
         """
         try:
             if not self.replaying:
-                self._stage(method, loss, rows.to(self.device), plan, parameters, fixed)
+                with _tried_out() if self.device.type == "cuda" else nullcontext():
+                    self._stage(method, loss, rows.to(self.device), plan, parameters, fixed)
                 if self.keeper:
                     self.keeper.stage_ended(Place(self.task, self.stage), method)
         finally:
@@ -391,6 +392,21 @@ def _compile(method: nn.Module) -> None:
 def _uncompiled() -> AbstractContextManager[object]:
     """No compiling for batches of any size that are seen once."""
     return torch.compiler.set_stance("force_eager") if hasattr(torch.compiler, "set_stance") else nullcontext()
+
+
+@contextmanager
+def _tried_out() -> Iterator[None]:
+    """Have cuDNN time its ways of a convolution and take the fastest: the shapes of a stage come again and again.
+
+    Where the same bits are asked for (``torch.backends.cudnn.deterministic``) it does not choose by the clock.
+    """
+    flags = torch.backends.cudnn
+    before = flags.benchmark
+    flags.benchmark = before or not flags.deterministic
+    try:
+        yield
+    finally:
+        flags.benchmark = before
 
 
 def _recorded(step: Callable[[], None], state: list[Tensor]) -> Callable[[], None]:

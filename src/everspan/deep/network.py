@@ -43,11 +43,16 @@ class Frozen(nn.Module):
 
     def _in_bf16(self, example: Tensor) -> nn.Module:
         """The encoder in bfloat16, made again when its weights were written to."""
-        weights = [(tensor.data_ptr(), tensor._version) for tensor in self.encoder.state_dict().values()]
+        weights = written(self.encoder)
         if self._copy[0] != weights:
             plain = copy.deepcopy(self.encoder).to(torch.bfloat16)
             self._copy = weights, [_quick(plain, example)]
         return self._copy[1][0]
+
+
+def written(module: nn.Module) -> list[tuple[int, int]]:
+    """Where a module's tensors lie and how often they were written to: what was made of them is as good as this."""
+    return [(tensor.data_ptr(), tensor._version) for tensor in module.state_dict().values()]
 
 
 def _quick(plain: nn.Module, example: Tensor) -> nn.Module:

@@ -11,16 +11,18 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from ...scenarios import ClassTask
 from ..backbones import conv
-from ..network import ExpandableNetwork, linear
+from ..network import ExpandableNetwork, linear, written
 from ._base import STRONG, check_amounts, check_counts, setting
 from ._distilled import Distilled, DistilledSettings
 
@@ -52,6 +54,51 @@ def module(inputs: int, outputs: int, first: bool) -> nn.Sequential:
     if not first:
         layers += [nn.ReLU(), conv(outputs, outputs), nn.BatchNorm2d(outputs)]
     return nn.Sequential(*layers)
+
+
+def total(tensors: Sequence[Tensor]) -> Tensor:
+    return reduce(torch.add, tensors)
+
+
+class Merged:
+    """The sum of modules that no longer change, as one module that is as wide as all of them.
+
+    BatchNorm is folded into the convolutions; then first convolutions side by side, and second ones that add up over
+    their inputs, say what the modules say one by one, in two large steps instead of many small ones.
+    """
+
+    def __init__(self, modules: Sequence[nn.Module]) -> None:
+        self.modules = list(modules)
+        self.made_of: list[list[tuple[int, int]]] = []
+        self.convolutions: list[tuple[Tensor, Tensor]] = []
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if torch.compiler.is_compiling():  # an export has no memory to look at
+            return total([cast(Tensor, one(x)) for one in self.modules])
+        if (now := [written(one) for one in self.modules]) != self.made_of:
+            self.convolutions, self.made_of = self.merge(), now
+        (weight, bias), *second = self.convolutions
+        x = functional.conv2d(x, weight, bias, padding="same")
+        return functional.conv2d(functional.relu(x), *second[0], padding="same") if second else x
+
+    @torch.no_grad()
+    def merge(self) -> list[tuple[Tensor, Tensor]]:
+        folded = [_folded(cast(nn.Sequential, one)) for one in self.modules]
+        if len(folded[0]) == 1:  # all look at the same: one convolution with the sum of their weights
+            return [(total([one[0][0] for one in folded]), total([one[0][1] for one in folded]))]
+        first = torch.cat([one[0][0] for one in folded]), torch.cat([one[0][1] for one in folded])
+        second = torch.cat([one[1][0] for one in folded], dim=1), total([one[1][1] for one in folded])
+        return [(weight.contiguous(memory_format=torch.channels_last), bias) for weight, bias in (first, second)]
+
+
+def _folded(one: nn.Sequential) -> list[tuple[Tensor, Tensor]]:
+    """Weight and bias of every convolution of a module, with the BatchNorm behind it made part of it."""
+    layers = [layer for layer in one if not isinstance(layer, nn.ReLU)]
+    both = [
+        fuse_conv_bn_eval(cast(nn.Conv2d, a), cast(nn.BatchNorm2d, b))
+        for a, b in zip(layers[::2], layers[1::2], strict=True)
+    ]
+    return [(fused.weight, cast(Tensor, fused.bias)) for fused in both]
 
 
 class Grid(nn.Module):
@@ -87,11 +134,14 @@ class Grid(nn.Module):
 
     def look(self) -> None:
         """Read which modules are at work and which are trained: a recorded step cannot ask."""
-        self.at_work = [row.nonzero()[:, 0].tolist() for row in self.path | self.fixed]
-        self.trained = [row.nonzero()[:, 0].tolist() for row in self.path & ~self.fixed]
-        for modules, trained in zip(self.layers, self.trained, strict=True):
+        fixed = self.path | self.fixed if self.still else self.fixed
+        self.trained = [row.nonzero()[:, 0].tolist() for row in self.path & ~fixed]
+        self.merged: list[Merged | None] = []
+        for modules, trained, row in zip(self.layers, self.trained, fixed, strict=True):
             for place, one in enumerate(cast(nn.ModuleList, modules)):
-                one.requires_grad_(place in trained and not self.still)
+                one.requires_grad_(place in trained)
+            fixed_ones = [cast(nn.ModuleList, modules)[i] for i in row.nonzero()[:, 0].tolist()]
+            self.merged.append(Merged(fixed_ones) if fixed_ones else None)
         self.train(self.training)
 
     def take(self, path: Tensor) -> None:
@@ -116,7 +166,8 @@ class Grid(nn.Module):
         """The grid as it is now, for good."""
         found = copy.deepcopy(self)
         found.still = True
-        return found.eval().requires_grad_(False)
+        found.requires_grad_(False).look()
+        return found
 
     def widen(self, classes: int) -> None:
         """Give the classifier outputs for so many classes; those there are keep their weights."""
@@ -128,13 +179,15 @@ class Grid(nn.Module):
                 self.classifier.bias[: old.out_features] = old.bias
 
     def features(self, x: Tensor) -> Tensor:
-        for place, (modules, at_work) in enumerate(zip(self.layers, self.at_work, strict=True)):
+        for place, (modules, trained, merged) in enumerate(zip(self.layers, self.trained, self.merged, strict=True)):
             if place in self.pooled and min(x.shape[2:]) > 1:
                 x = functional.max_pool2d(x, 2)
-            outputs = [cast(nn.ModuleList, modules)[i](x) for i in at_work]
+            outputs = [cast(nn.ModuleList, modules)[i](x) for i in trained]
+            if merged is not None:
+                outputs.append(merged(x))
             if place:
                 outputs.append(self.shortcuts[str(place)](x) if str(place) in self.shortcuts else x)
-            x = functional.relu(torch.stack(outputs).sum(dim=0))
+            x = functional.relu(total(outputs))
         return x.mean(dim=(2, 3))
 
     def forward(self, x: Tensor) -> Tensor:
