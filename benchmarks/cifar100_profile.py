@@ -27,10 +27,12 @@ from torch.nn import functional
 
 from everspan.deep.augment import Augmentation
 from everspan.deep.backbones import backbone_factory
-from everspan.deep.engine import Descent, Engine, _recorded
+from everspan.deep.descent import Descent
+from everspan.deep.engine import Engine
 from everspan.deep.memory import ExemplarMemory
 from everspan.deep.methods import load_method
 from everspan.deep.runs import learn_task
+from everspan.deep.steps import recorded, tried_out
 from everspan.scenarios import ClassScenario, ImageSet
 
 FLOPS_FORWARD, PEAK = 1.11e9, 790e12  # of ResNet-18 at 32 x 32, multiply and add; dense bf16 of one H200, measured
@@ -69,7 +71,8 @@ def best_method(scenario):
 def seconds(function, state=()):
     """Of one call, as a recorded graph where there is a GPU."""
     if GPU:
-        function = _recorded(function, list(state))
+        with tried_out():
+            function = recorded(function, list(state))
     waits = torch.cuda.synchronize if GPU else (lambda: None)
     for _ in range(3):
         function()

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from everspan.deep.augment import COLUMNS, OPERATIONS, Augmentation, affine, crop, cutmix, cutout, flip
-from everspan.deep.engine import Plan
+from everspan.deep.descent import Plan
 from everspan.scenarios import ClassScenario
 
 from ._common import image_set, make_engine

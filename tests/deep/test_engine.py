@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from everspan.deep.engine import Descent, Plan
+from everspan.deep.descent import Descent, Plan
 from everspan.scenarios import ClassScenario
 
 from ._common import Tiny, image_set, make_engine

@@ -11,7 +11,8 @@ from .._lazy import lazy
 
 if TYPE_CHECKING:
     from .augment import Augmentation
-    from .engine import Engine, Plan
+    from .descent import Plan
+    from .engine import Engine
     from .memory import ExemplarMemory, herd
     from .methods import METHODS, Method, MethodSettings, setting
     from .model import IncrementalModel
@@ -28,7 +29,7 @@ _HOMES = {
     "IncrementalModel": "model",
     "Method": "methods",
     "MethodSettings": "methods",
-    "Plan": "engine",
+    "Plan": "descent",
     "RunSettings": "settings",
     "herd": "memory",
     "resolve": "settings",

@@ -7,54 +7,23 @@ task, stage, epoch), so a run that was stopped goes on as if it had not been.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, cast
+from typing import Protocol, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.optim.adam import adam
-from torch.optim.sgd import sgd
 
 from .augment import Augmentation
+from .descent import Descent, Plan
+from .steps import Steps, tried_out
 
 Loss = Callable[..., Tensor]
 Parameters = Iterable[nn.Parameter] | Callable[[], Iterable[nn.Parameter]] | None
 AHEAD = 1024  # images of so many steps are made at once, on a GPU
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How one stage of training goes: stochastic gradient descent, or Adam, with a warm-up and a schedule."""
-
-    epochs: int
-    optimiser: Literal["sgd", "adam"] = "sgd"
-    batch_size: int = 128
-    learning_rate: float = 0.1
-    momentum: float = 0.9
-    nesterov: bool = False
-    weight_decay: float = 5e-4
-    schedule: Literal["steps", "cosine"] = "steps"
-    warmup: int = 0
-    milestones: tuple[float, ...] = (0.65, 0.76)
-    decay: float = 0.1
-    unmixed: float = 0.0
-
-    def rates(self, steps: int) -> Tensor:
-        """The learning rate of every step: ``steps`` an epoch, for all epochs."""
-        epoch = (torch.arange(self.epochs * steps, dtype=torch.float64) + 1.0) / steps
-        after = (epoch - self.warmup).clamp(min=0.0) / max(self.epochs - self.warmup, 1)
-        if self.schedule == "cosine":
-            rates = 0.5 * (1.0 + torch.cos(torch.pi * after))
-        else:
-            passed = torch.stack([epoch > share * self.epochs for share in self.milestones] or [epoch < 0.0])
-            rates = self.decay ** passed.sum(dim=0)
-        if self.warmup:
-            rates = rates * (epoch / self.warmup).clamp(max=1.0)
-        return (self.learning_rate * rates).float()
 
 
 @dataclass(frozen=True)
@@ -187,7 +156,7 @@ class Engine:
         """
         try:
             if not self.replaying:
-                with _tried_out() if self.device.type == "cuda" else nullcontext():
+                with tried_out() if self.device.type == "cuda" else nullcontext():
                     self._stage(method, loss, rows.to(self.device), plan, parameters, fixed)
                 if self.keeper:
                     self.keeper.stage_ended(Place(self.task, self.stage), method)
@@ -213,60 +182,27 @@ class Engine:
         method.train()
         given = parameters() if callable(parameters) else parameters
         trained = [p for p in (method.parameters() if given is None else given) if p.requires_grad]
-        batch = min(plan.batch_size, len(rows))
-        steps = len(rows) // batch
         descent = Descent(trained, plan, self.device)
         if self.keeper:
             self.keeper.restore_momentum(here, descent.momentum)
         if self.compile:
             _compile(method)
-        together = -(-steps // max(1, round(steps * batch / max(self.ahead, batch))))  # steps made ready at once
-        turns = -(-steps // together)
-        rates = plan.rates(steps).to(self.device)
-        order = rows[torch.arange(turns * together * batch, device=self.device) % len(rows)].view(turns, -1)
-        noise = torch.zeros(*order.shape, self.augmentation.columns, device=self.device)
-        turn, place, clock = (torch.zeros(1, dtype=torch.long, device=self.device) for _ in range(3))  # scalars sync
-        total = torch.zeros((), device=self.device)
-        ready: list[Tensor] = []
 
-        def make_ready() -> None:
-            parts = self._batch(order[turn][0], noise[turn][0], fixed)
-            if not ready:
-                ready.extend(torch.empty_like(part) for part in parts)
-            for kept, part in zip(ready, parts, strict=True):
-                kept.copy_(part)
-            turn.add_(1)
-            place.zero_()
+        def batch(picked: Tensor, noise: Tensor) -> list[Tensor]:
+            return self._batch(picked, noise, fixed)
 
-        def step() -> None:
-            images, *others = (kept.view(together, batch, *kept.shape[1:])[place][0] for kept in ready)
-            descent.rate.copy_(rates[clock][0])
+        def loss_of(images: Tensor, *others: Tensor) -> Tensor:
             with self._autocast():
-                value = loss(images.permute(0, 3, 1, 2), *others)
-            descent.step(value)
-            total.add_(value.detach())
-            place.add_(1)
-            clock.add_(1)
+                return loss(images.permute(0, 3, 1, 2), *others)
 
+        steps = Steps(rows, batch, loss_of, descent, self.ahead, self.augmentation.columns)
         if self.graphs:
-            make_ready = _recorded(make_ready, [turn, place])
-            step = _recorded(step, [*method.state_dict().values(), *descent.momentum, total, place, clock])
+            steps.record(method.state_dict().values())
         for epoch in range(first, plan.epochs):
-            started, generator = time.perf_counter(), self._reseed(epoch)
-            shuffled = rows[torch.randperm(len(rows), generator=generator, device=self.device)]
-            order.copy_(shuffled[torch.arange(order.numel(), device=self.device) % (steps * batch)].view_as(order))
-            noise.uniform_(generator=generator)
-            if epoch >= round((1.0 - plan.unmixed) * plan.epochs):
-                noise.copy_(self.augmentation.unmixed(noise))
-            turn.zero_()
-            total.zero_()
-            clock.fill_(epoch * steps)
-            for index in range(steps):
-                if index % together == 0:
-                    make_ready()
-                step()
-            mean_loss = float(total) / steps  # waits for the device
-            self._count(steps * batch, time.perf_counter() - started)
+            started = time.perf_counter()
+            unmixed = self.augmentation.unmixed if epoch >= round((1.0 - plan.unmixed) * plan.epochs) else None
+            mean_loss = steps.epoch(epoch, self._reseed(epoch), unmixed)
+            self._count(steps.images, time.perf_counter() - started)
             place_now = Place(self.task, self.stage, epoch + 1)
             if not np.isfinite(mean_loss):
                 raise FloatingPointError(
@@ -275,7 +211,7 @@ class Engine:
                 )
             if self.progress:
                 seconds = time.perf_counter() - started
-                self.progress.epoch(place_now, plan.epochs, mean_loss, steps * batch, seconds)
+                self.progress.epoch(place_now, plan.epochs, mean_loss, steps.images, seconds)
             if self.keeper:
                 self.keeper.save(place_now, method, descent.momentum)
 
@@ -343,45 +279,6 @@ def views(images: Tensor, flips: bool, shift: int) -> list[Tensor]:
     return [*found, *(view.flip(3) for view in found)] if flips else found
 
 
-class Descent:
-    """Gradient descent with momentum and weight decay, or Adam; its rate is in a tensor that a recorded step can read.
-
-    ``momentum`` is all that it remembers from step to step.
-    """
-
-    def __init__(self, parameters: list[nn.Parameter], plan: Plan, device: torch.device) -> None:
-        self.parameters: list[Tensor] = list(parameters)
-        self.plan = plan
-        self.rate = torch.zeros((), device=device)
-        self.momentum = [torch.zeros_like(p) for p in parameters]
-        if plan.optimiser == "adam":
-            self.momentum += [torch.zeros_like(p) for p in parameters]
-            self.momentum += [torch.zeros((), device=device) for _ in parameters]  # how many steps it has made
-
-    def step(self, loss: Tensor) -> None:
-        found = torch.autograd.grad(loss, self.parameters, allow_unused=True)
-        gradients = [_laid_out_as(p, g) for p, g in zip(self.parameters, found, strict=True)]
-        rate = cast(float, self.rate)
-        how: dict[str, Any] = {"fused": True, "weight_decay": self.plan.weight_decay, "maximize": False, "lr": rate}
-        with torch.no_grad():
-            if self.plan.optimiser == "sgd":
-                how |= {"momentum": self.plan.momentum, "dampening": 0.0, "nesterov": self.plan.nesterov}
-                sgd(self.parameters, gradients, cast(list[Tensor | None], self.momentum), **how)
-            else:
-                count = len(self.parameters)
-                first, second, steps = (self.momentum[i * count : (i + 1) * count] for i in range(3))
-                how |= {"amsgrad": False, "beta1": self.plan.momentum, "beta2": 0.999, "eps": 1e-8}
-                adam(self.parameters, gradients, first, second, [], steps, **how)
-
-
-def _laid_out_as(parameter: Tensor, gradient: Tensor | None) -> Tensor:
-    """A gradient in its parameter's order of memory: fused descent walks through both in the same steps."""
-    if gradient is None:
-        return torch.zeros_like(parameter)
-    same = gradient.stride() == parameter.stride() and gradient.dtype == parameter.dtype
-    return gradient if same else torch.empty_like(parameter).copy_(gradient)
-
-
 def _compile(method: nn.Module) -> None:
     """Have the encoders that are trained compiled when they are first called; all of a kind share what comes out."""
     for encoder in cast(Iterable[nn.Module], getattr(getattr(method, "network", None), "encoders", ())):
@@ -392,41 +289,3 @@ def _compile(method: nn.Module) -> None:
 def _uncompiled() -> AbstractContextManager[object]:
     """No compiling for batches of any size that are seen once."""
     return torch.compiler.set_stance("force_eager") if hasattr(torch.compiler, "set_stance") else nullcontext()
-
-
-@contextmanager
-def _tried_out() -> Iterator[None]:
-    """Have cuDNN time its ways of a convolution and take the fastest: the shapes of a stage come again and again.
-
-    Where the same bits are asked for (``torch.backends.cudnn.deterministic``) it does not choose by the clock.
-    """
-    flags = torch.backends.cudnn
-    before = flags.benchmark
-    flags.benchmark = before or not flags.deterministic
-    try:
-        yield
-    finally:
-        flags.benchmark = before
-
-
-def _recorded(step: Callable[[], None], state: list[Tensor]) -> Callable[[], None]:
-    """A step as one CUDA graph; what trying it out changed is put back."""
-    saved = [tensor.clone() for tensor in state]
-
-    def put_back() -> None:
-        for tensor, value in zip(state, saved, strict=True):
-            if not torch.equal(tensor, value):  # what is frozen must not look as if it had been written to
-                tensor.copy_(value)
-
-    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            step()
-            put_back()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step()
-    put_back()
-    return graph.replay

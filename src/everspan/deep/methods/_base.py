@@ -13,7 +13,8 @@ from torch.nn import functional
 
 from ...scenarios import ClassTask
 from ..backbones import BackboneFactory
-from ..engine import Engine, Plan
+from ..descent import Plan
+from ..engine import Engine
 from ..memory import ExemplarMemory
 from ..network import ExpandableNetwork
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ...scenarios import ClassTask
-from ..engine import Plan
+from ..descent import Plan
 from ..network import ExpandableNetwork
 from ._base import Method, MethodSettings, check_amounts, check_milestones, distance, setting
 
