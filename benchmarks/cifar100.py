@@ -92,7 +92,8 @@ def measured(folder):
 
 def table(groups):
     """Mean and spread over class orders."""
-    print(f"{'run':44s}  {'average':>16s}  {'last':>16s}  forgetting  seconds  images/s in tasks 2 to 4   orders")
+    wide = max(map(len, groups), default=0)
+    print(f"{'run':{wide}s}  {'average':>16s}  {'last':>16s}  forgetting  seconds  images/s in tasks 2 to 4   orders")
     for label, by_order in groups.items():
         runs = by_order.items()
         average, last, forgetting = (
@@ -103,7 +104,7 @@ def table(groups):
         speed = np.array([[s["images_per_second"] for s in r["timing"]["per_step"][1:4]] for _, r in runs]).mean(axis=0)
         spread = f"({average.min():.2f} to {average.max():.2f})" if len(runs) > 1 else ""
         print(
-            f"{label:44s}  {average.mean():6.2f} {spread:16s}  {last.mean():6.2f}  {forgetting.mean():6.2f}  "
+            f"{label:{wide}s}  {average.mean():6.2f} {spread:16s}  {last.mean():6.2f}  {forgetting.mean():6.2f}  "
             f"{max(seconds):6.0f}  {' '.join(f'{v:,.0f}' for v in speed)} ({speed.mean() / np.mean(PYCIL):.0f} x PyCIL)"
             f"  {' '.join(order for order, _ in runs)}"
         )
@@ -111,11 +112,12 @@ def table(groups):
 
 def ablation(groups):
     """What a change makes of a recipe on the same class order, and what several views of a test image do, in points."""
-    print(f"\n{'change':44s}  {'order':>6s}  {'average':>8s}  {'last':>8s}")
+    wide = max(map(len, groups), default=0) + len(", one view")
+    print(f"\n{'change':{wide}s}  {'order':>6s}  {'average':>8s}  {'last':>8s}")
 
     def line(label, order, curve, plain):
         points = np.mean(curve) - np.mean(plain), curve[-1] - plain[-1]
-        print(f"{label:44s}  {order:>6s}  {points[0]:+8.2f}  {points[1]:+8.2f}")
+        print(f"{label:{wide}s}  {order:>6s}  {points[0]:+8.2f}  {points[1]:+8.2f}")
 
     for label, by_order in groups.items():
         method, recipe, *changes = label.split("-")

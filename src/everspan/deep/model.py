@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from ..scenarios import ClassTask
 from .engine import Engine, views
 from .methods import Method
-from .runs import State, build, read_settings, replay
+from .runs import build, read_settings, replay
 from .settings import from_record
+from .state import State
 
 
 class IncrementalModel:
