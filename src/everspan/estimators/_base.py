@@ -30,7 +30,8 @@ from ..store import StoreError, read, write
 from ..tasks import Array, History, Labels, Rows, TaskEvent
 from ._on_disk import OnDisk
 from ._predictors import NO_SUMMARY, Kept, Predictors
-from ._saving import contents_of, parameters_of, restore
+from ._restoring import parameters_of, restore
+from ._saving import contents_of
 
 EAGER = 2000  # tasks up to which a file is read at once
 

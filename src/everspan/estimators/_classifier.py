@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d
@@ -25,6 +24,7 @@ from ..prior import summaries_of_signs
 from ..spread import HalfspaceSpread, Spread
 from ..tasks import Array, LabelSource, Rows, Table, TaskEvent
 from ._base import distinct_mean
+from ._classes import assembled, encoded, labels_by, places_of, probabilities_by, same_classes, union_of
 from ._labels import HalfspaceLabels
 from ._tables import (
     checked_classes,
@@ -224,7 +224,7 @@ class LifelongClassifier(ClassifierMixin, StreamTogether):  # type: ignore[misc]
 
     def _note_label_sets(self) -> None:
         """After the label sets were read from a file."""
-        self.classes_ = _union(self._label_sets) if self._label_sets else np.zeros(0)
+        self.classes_ = union_of(self._label_sets) if self._label_sets else np.zeros(0)
 
     def _truncate(self, tasks: int) -> None:
         super()._truncate(tasks)
@@ -236,7 +236,7 @@ class LifelongClassifier(ClassifierMixin, StreamTogether):  # type: ignore[misc]
         kept = sorted(set(used))
         self._label_set_of = array("q", [kept.index(code) for code in used])
         self._label_sets = [self._label_sets[code] for code in kept]
-        self.classes_ = _union(self._label_sets) if kept else np.zeros(0)
+        self.classes_ = union_of(self._label_sets) if kept else np.zeros(0)
 
     def _learn_rows(
         self, X: Array, y: Any, weight: Array | None, task: Hashable, foreseen: Fit | None = None
@@ -248,7 +248,7 @@ class LifelongClassifier(ClassifierMixin, StreamTogether):  # type: ignore[misc]
         if weight is not None and rules.accept == "bound":
             raise ValueError('accept="bound" needs rows that count once, not sample_weight or class_weight')
         self._start(X, weight)
-        classes, codes = self._as_others(*_encoded(y))
+        classes, codes = self._as_others(*encoded(y))
         centred = X - self.representation_.origin if self.fit_intercept else X
         if len(classes) <= 2:
             signs = np.where(codes == len(classes) - 1, 1.0, -1.0)
@@ -318,7 +318,7 @@ class LifelongClassifier(ClassifierMixin, StreamTogether):  # type: ignore[misc]
             kept.append(updated)
             scores.append(before)
             unseen.append(assessment.scores)
-        wrong, wrong_before = (_places_of(np.column_stack(found), classes) != codes for found in (unseen, scores))
+        wrong, wrong_before = (places_of(np.column_stack(found), classes) != codes for found in (unseen, scores))
         old = self.history_[position]
         expected = clopper_pearson(round(old.error * old.labels_used), old.labels_used, _RISK)[1]
         surely = clopper_pearson(int(wrong_before.sum()), len(wrong_before), _RISK)[0]
@@ -349,11 +349,11 @@ class LifelongClassifier(ClassifierMixin, StreamTogether):  # type: ignore[misc]
 
     def _code_of(self, classes: Any) -> int:
         """The place of these classes among all label sets, where they are put if they are new."""
-        known = next((i for i, seen in enumerate(self._label_sets) if _same(seen, classes)), None)
+        known = next((i for i, seen in enumerate(self._label_sets) if same_classes(seen, classes)), None)
         if known is None:
             known = len(self._label_sets)
             self._label_sets = [*self._label_sets, classes]
-            self.classes_ = _union(self._label_sets)
+            self.classes_ = union_of(self._label_sets)
         return known
 
     def _learn_one_against_rest(
@@ -424,15 +424,15 @@ class LifelongClassifier(ClassifierMixin, StreamTogether):  # type: ignore[misc]
 
     def predict(self, X: Any, *, task: Hashable = None, tasks: Any = None) -> Any:
         """Labels of rows of one ``task``, or of a task a row (``tasks``)."""
-        parts = [(rows, _labels(scores, classes)) for rows, scores, classes in self._by_task(X, task, tasks)]
-        return _assembled(parts)
+        parts = [(rows, labels_by(scores, classes)) for rows, scores, classes in self._by_task(X, task, tasks)]
+        return assembled(parts)
 
     def decision_function(self, X: Any, *, task: Hashable = None, tasks: Any = None) -> Any:
         """Scores: positive for the second class of two; a column a class of more."""
         parts = self._by_task(X, task, tasks)
         if len({scores.shape[1] for _, scores, _ in parts}) > 1:
             raise ValueError("these tasks have different numbers of classes: ask for one task at a time")
-        scores = _assembled([(rows, scores) for rows, scores, _ in parts])
+        scores = assembled([(rows, scores) for rows, scores, _ in parts])
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
@@ -442,9 +442,9 @@ class LifelongClassifier(ClassifierMixin, StreamTogether):  # type: ignore[misc]
         Where several tasks are asked for they must have the same classes.
         """
         parts = self._by_task(X, task, tasks)
-        if any(not _same(classes, parts[0][2]) for _, _, classes in parts):
+        if any(not same_classes(classes, parts[0][2]) for _, _, classes in parts):
             raise ValueError("these tasks have different classes: ask for one task at a time")
-        return _assembled([(rows, _probabilities(scores, classes)) for rows, scores, classes in parts])
+        return assembled([(rows, probabilities_by(scores, classes)) for rows, scores, classes in parts])
 
     def classes_of(self, task: Hashable = None) -> list[Any]:
         """The classes of a task, in sorted order."""
@@ -458,11 +458,11 @@ class LifelongClassifier(ClassifierMixin, StreamTogether):  # type: ignore[misc]
         Where a learner's scores are not log-odds, the probabilities are nan.
         """
         parts = self._by_task(X, task, tasks)
-        labels = _assembled([(rows, _labels(scores, classes)) for rows, scores, classes in parts])
+        labels = assembled([(rows, labels_by(scores, classes)) for rows, scores, classes in parts])
         if not self._log_odds():
             return labels, np.full(len(labels), np.nan)
-        best = [(rows, _probabilities(scores, classes).max(axis=1)) for rows, scores, classes in parts]
-        return labels, _assembled(best)
+        best = [(rows, probabilities_by(scores, classes).max(axis=1)) for rows, scores, classes in parts]
+        return labels, assembled(best)
 
     def score(self, X: Any, y: Any, *, task: Hashable = None, tasks: Any = None, sample_weight: Any = None) -> float:
         """Accuracy over all rows."""
@@ -491,60 +491,3 @@ def _error_of_largest(outcomes: list[Outcome], codes: NDArray[np.intp], weight: 
     scores = [o.assessment.scores[np.searchsorted(o.assessment.rows, rows)] for o in outcomes]
     wrong = np.argmax(scores, axis=0) != codes[rows]
     return float(np.average(wrong, weights=None if weight is None else weight[rows]))
-
-
-def _places_of(scores: Array, classes: Any) -> NDArray[np.intp]:
-    """The place among the classes that scores speak for."""
-    return scores.argmax(axis=1) if scores.shape[1] > 1 else np.where(scores[:, 0] >= 0.0, len(classes) - 1, 0)
-
-
-def _labels(scores: Array, classes: Any) -> Any:
-    return classes[_places_of(scores, classes)]
-
-
-def _probabilities(scores: Array, classes: Any) -> Array:
-    if len(classes) == 1:
-        return np.ones((len(scores), 1))
-    if scores.shape[1] == 1:
-        second = expit(scores[:, 0])
-        return np.column_stack([1.0 - second, second])
-    each = np.maximum(expit(scores), 1e-300)
-    probabilities: Array = each / each.sum(axis=1, keepdims=True)
-    return probabilities
-
-
-def _assembled(parts: list[tuple[Any, Any]]) -> Any:
-    """One array of the rows' values in the rows' order."""
-    if len(parts) == 1 and isinstance(parts[0][0], slice):
-        return parts[0][1]
-    kinds = {values.dtype.kind in "SU" for _, values in parts}
-    dtype = np.result_type(*(values.dtype for _, values in parts)) if len(kinds) == 1 else np.dtype(object)
-    n = sum(len(values) for _, values in parts)
-    whole = np.empty((n, *parts[0][1].shape[1:]), dtype=dtype)
-    for rows, values in parts:
-        whole[rows] = values
-    return whole
-
-
-def _encoded(y: Any) -> tuple[Any, NDArray[np.intp]]:
-    """Sorted labels and the place of each row's: `numpy.unique`, but faster for two numbers."""
-    if y.dtype.kind in "iuf":
-        low, high = y.min(), y.max()
-        upper = y == high
-        if low != high and bool((upper | (y == low)).all()):
-            return np.array([low, high], dtype=y.dtype), upper.view(np.int8).astype(np.intp)
-    classes, codes = np.unique(y, return_inverse=True)
-    return classes, codes
-
-
-def _same(one: Any, other: Any) -> bool:
-    return kind_of(one) == kind_of(other) and len(one) == len(other) and bool((one == other).all())
-
-
-def _union(label_sets: list[Any]) -> Any:
-    if len({labels.dtype.kind in "SU" for labels in label_sets}) == 1:
-        return np.unique(np.concatenate(label_sets))
-    seen = dict.fromkeys(label for labels in label_sets for label in labels.tolist())
-    union = np.empty(len(seen), dtype=object)
-    union[:] = list(seen)
-    return union

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..store import TASK, Contents, StaleError, StoreError, change_of, key_of, known_keys, read, read_tasks, reading
-from ._saving import restore_tasks
+from ._restoring import restore_tasks
 from ._tables import task_names
 
 _READS = 200  # after which all is read: the next ones cost no more

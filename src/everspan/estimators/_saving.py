@@ -1,62 +1,23 @@
-"""Estimators as the contents of a file, and back; nothing of a file is believed before it is checked."""
+"""Estimators as the contents of a file."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
-from array import array
 from collections.abc import Hashable, Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import __version__, checks, learners
-from ..functions import FunctionRepresentation, ReLU
-from ..prior import Prior
-from ..representation import LinearRepresentation, Representation
-from ..store import (
-    PREDICTOR,
-    TASK,
-    Contents,
-    StoreError,
-    Writer,
-    decoded,
-    encoded,
-    key_of,
-    put,
-    put_arrays,
-    put_facts,
-    reason,
-    replace_all,
-    write,
-)
-from ..tasks import Array, History, TaskEvent
-from ._memory import RowMemory
-from ._predictors import Kept, Predictors
-
-_WRONG = (
-    TypeError,
-    ValueError,
-    LookupError,
-    AttributeError,
-    ArithmeticError,
-    AssertionError,
-    RecursionError,
-    MemoryError,
-)
-_OBJECTS = {  # parameters may be these, by name
-    kind.__name__: kind
-    for kind in (
-        ReLU,
-        *(getattr(learners, name) for name in learners.__all__),
-        *(kind for kind in (type(check) for check in checks.CHECKS.values())),
-    )
-    if isinstance(kind, type) and dataclasses.is_dataclass(kind)
-}
+from .. import __version__
+from ..functions import FunctionRepresentation
+from ..representation import Representation
+from ..store import TASK, Contents, Writer, encoded, key_of, put, put_arrays, put_facts, replace_all, write
+from ..tasks import Array, TaskEvent
+from ._as_json import labels_text, text_of
+from ._predictors import Kept
 
 
 def contents_of(model: Any) -> Contents:
@@ -126,7 +87,7 @@ def _facts_of(model: Any) -> dict[str, Any]:
     about: dict[str, Any] = {
         "library": f"everspan {__version__}",
         "kind": type(model).__name__,
-        "parameters": {name: _text(name, value) for name, value in model.get_params(deep=False).items()},
+        "parameters": {name: text_of(name, value) for name, value in model.get_params(deep=False).items()},
         "columns": model.n_features_in_,
         "column_names": [str(name) for name in getattr(model, "feature_names_in_", ())] or None,
         "entropy": model._entropy,
@@ -142,7 +103,7 @@ def _facts_of(model: Any) -> dict[str, Any]:
     if hasattr(model, "table_"):
         about["table"] = model.table_
     if hasattr(model, "_label_sets"):
-        about["label_sets"] = [_labels_text(labels) for labels in model._label_sets]
+        about["label_sets"] = [labels_text(labels) for labels in model._label_sets]
     return about | _memory_about(model) if hasattr(model, "memory_") else about
 
 
@@ -204,311 +165,11 @@ def _predictor_row(task: int, place: int, kept: Kept) -> tuple[Any, ...]:
     )
 
 
-# Parameters and labels ------------------------------------------------------------------------------------------------
-
-
-def _text(name: str, value: Any) -> Any:
-    """A parameter in terms of JSON."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        return {"float": value.hex()}
-    if isinstance(value, tuple):
-        return {"tuple": [_text(name, part) for part in value]}
-    if isinstance(value, dict):
-        return {"dict": [[encoded(key), _text(name, part)] for key, part in value.items()]}
-    if type(value).__name__ in _OBJECTS and type(value) is _OBJECTS[type(value).__name__]:
-        parts = {part.name: _text(name, getattr(value, part.name)) for part in dataclasses.fields(value)}
-        return {"object": type(value).__name__, "parts": parts}
-    raise TypeError(
-        f"{name}={value!r:.60} cannot be saved: parameters in a file are names, numbers and everspan's own objects"
-    )
-
-
-def _parameter(text: Any) -> Any:
-    if not isinstance(text, dict):
-        if text is None or isinstance(text, bool | int | str):
-            return text
-        raise ValueError("a parameter")
-    match text:
-        case {"float": str(number)}:
-            return float.fromhex(number)
-        case {"tuple": list(parts)}:
-            return tuple(_parameter(part) for part in parts)
-        case {"dict": list(pairs)}:
-            return {decoded(key): _parameter(part) for key, part in pairs}
-        case {"object": str(name), "parts": dict(parts)} if name in _OBJECTS:
-            return _OBJECTS[name](**{key: _parameter(part) for key, part in parts.items()})
-    raise ValueError("a parameter")
-
-
-def _labels_text(labels: NDArray[Any]) -> dict[str, Any]:
-    return {"dtype": labels.dtype.str, "labels": [encoded(label) for label in labels.tolist()]}
-
-
-def _labels(text: Any) -> NDArray[Any]:
-    dtype = np.dtype(str(text["dtype"]))
-    if dtype.kind not in "biufUO":
-        raise ValueError("labels")
-    values = [decoded(label) for label in text["labels"]]
-    labels = np.empty(len(values), dtype=object) if dtype.kind == "O" else np.array(values, dtype=dtype)
-    if dtype.kind == "O":
-        labels[:] = values
-    return labels
-
-
 def _memory_about(model: Any) -> dict[str, Any]:
     totals = [[encoded(label), total.hex()] for label, total in model.memory_.totals.items()]
     return {
-        "classes": _labels_text(model.classes_),
-        "memory": {"labels": _labels_text(np.asarray(model.memory_.labels)), "totals": totals},
+        "classes": labels_text(model.classes_),
+        "memory": {"labels": labels_text(np.asarray(model.memory_.labels)), "totals": totals},
         "pairs": [[encoded(one), encoded(other)] for one, other in model._pairs],
         "error": float(model.error_).hex(),
     }
-
-
-# Back -----------------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    """Whatever goes wrong with contents is damage."""
-    try:
-        yield
-    except StoreError:
-        raise
-    except _WRONG as error:
-        raise StoreError(f"is damaged: {type(error).__name__} {reason(error)}") from error
-
-
-@_told()
-def restore(model: Any, contents: Contents) -> None:
-    """Make a fresh estimator what these contents say."""
-    _restore(model, contents)
-
-
-@_told()
-def parameters_of(contents: Contents) -> tuple[str, dict[str, Any]]:
-    """The kind of an estimator, and its parameters."""
-    parameters = {str(name): _parameter(text) for name, text in contents.about["parameters"].items()}
-    return str(contents.about["kind"]), parameters
-
-
-@_told()
-def restore_tasks(model: Any, contents: Contents) -> None:
-    """Give these tasks, and no others, to an estimator whose shared state is there."""
-    _restore_tasks(model, contents)
-
-
-def _restore(model: Any, contents: Contents) -> None:
-    """The shared state; the tasks too, where the contents have them."""
-    about, arrays = contents.about, contents.arrays
-    for name, values in arrays.items():
-        _require(values.dtype != np.float64 or bool(np.isfinite(values).all()), f"{name} is not finite")
-    columns = about["columns"]
-    _require(type(columns) is int and columns >= 1, "columns")
-    model.n_features_in_ = columns
-    if about["column_names"] is not None:
-        model.feature_names_in_ = np.array([str(name) for name in about["column_names"]], dtype=object)
-        _require(len(model.feature_names_in_) == columns, "column_names")
-    model._entropy, model._change = int(about["entropy"]), int(about.get("change", 0))
-    model._bases = _bases(arrays, about["versions"])
-    basis = model._bases[-1]
-    _require(basis is not None, "the newest basis")
-    model.representation_ = _representation(about, arrays, basis)
-    if hasattr(model, "prior"):
-        model.prior_ = _prior(about.get("prior"), arrays, columns + bool(model.fit_intercept))
-    if "table" in about:
-        _require(isinstance(about["table"], dict), "table")
-        model.table_ = about["table"]
-    if hasattr(model, "_note_label_sets"):
-        model._label_sets = [_labels(text) for text in about["label_sets"]]
-        model._note_label_sets()
-    if "memory" in about:
-        _restore_memory(model, about, arrays)
-    if contents.tasks or not about["tasks"]:
-        _restore_tasks(model, contents)
-        _require(len(model._places) == about["tasks"], "tasks")
-        del model._bases
-
-
-def _restore_tasks(model: Any, contents: Contents) -> None:
-    model.predictors_ = _predictors(contents, model._bases)
-    _check_predictors(model.predictors_, model.representation_)
-    model.history_ = History([event_of(row) for row in contents.tasks])
-    model._places = {event.task: position for position, event in enumerate(model.history_)}
-    _require(len(model._places) == len(model.history_), "tasks")
-    if hasattr(model, "_label_sets"):
-        codes = [row[TASK.index("label_set")] for row in contents.tasks]
-        _require(all(type(code) is int and 0 <= code < len(model._label_sets) for code in codes), "label_set")
-        model._label_set_of = array("q", codes)
-    if hasattr(model, "prior"):  # tasks with a predictor each, or one a class
-        sizes = [len(model._label_sets[code]) for code in codes] if hasattr(model, "_label_sets") else []
-        for position in range(len(model.history_)):
-            wanted = sizes[position] if sizes and sizes[position] > 2 else 1
-            _require(len(model.predictors_.of_task(position)) == wanted, "as many predictors as a task has")
-    seen = TASK.index("seen")
-    for row in contents.tasks:
-        _require(row[seen] is None or (isinstance(row[seen], bytes) and len(row[seen]) % 4 == 0), "seen")
-    model._seen = {
-        event.task: row[seen]
-        for event, row in zip(model.history_, contents.tasks, strict=True)
-        if row[seen] is not None
-    }
-
-
-def _require(fine: bool, what: str) -> None:
-    if not fine:
-        raise ValueError(what)
-
-
-def _bases(arrays: dict[str, NDArray[Any]], versions: list[int | None]) -> list[Array | None]:
-    bases = [arrays.get(f"basis/{version}") for version in range(len(versions))]
-    for version, (basis, width) in enumerate(zip(bases, versions, strict=True)):
-        _require((basis is None) == (width is None), f"basis {version}")
-        _require(basis is None or (basis.ndim == 2 and basis.shape[1] == width), f"basis {version}")
-    return bases
-
-
-def _predictors(contents: Contents, bases: list[Array | None]) -> Predictors:
-    predictors = Predictors()
-    predictors.bases, predictors._used = list(bases), [0] * len(bases)
-    rows = iter(contents.predictors)
-    row = next(rows, None)
-    for position, task in enumerate(contents.tasks):
-        _require(task[0] == position, "the order of tasks")
-        place = 0
-        while row is not None and row[0] == position:
-            values = dict(zip(PREDICTOR, row, strict=True))
-            _require(values["place"] == place, "the order of predictors")
-            predictors.add(_kept(values))
-            place, row = place + 1, next(rows, None)
-        mean = task[TASK.index("mean")]
-        predictors.end_task(None if mean is None else _floats(mean))
-    _require(row is None, "a predictor of no task")
-    return predictors
-
-
-def _kept(values: dict[str, Any]) -> Kept:
-    numbers = [values[name] for name in ("intercept", "reference", "plausible")]
-    intercept, reference, plausible = (float("nan") if number is None else float(number) for number in numbers)
-    _require(math.isfinite(intercept), "a constant")
-    _require(0 <= values["doubt"] <= 3, "doubt")
-    foreseen = math.nan if values["foreseen"] is None else float(values["foreseen"])
-    return Kept(
-        int(values["version"]),
-        int(values["feature"]),
-        _floats(values["coefficients"]),
-        intercept,
-        (reference, plausible),
-        _floats(values["summary"]),
-        int(values["doubt"]),
-        foreseen,
-    )
-
-
-def _floats(data: bytes) -> Array:
-    values = np.frombuffer(data, dtype="<f8").astype(np.float64)
-    _require(bool(np.isfinite(values).all()), "a number is not finite")
-    return values
-
-
-def _check_predictors(predictors: Predictors, known: Representation) -> None:
-    """Every predictor stands on something that is there, and weighs as many numbers as that has."""
-    width = known.basis.shape[0]
-    for index in range(len(predictors)):
-        own = predictors.at(index)
-        _require(-1 <= own.feature < len(known.features), "a predictor's feature")
-        if own.version >= 0:
-            _require(own.version < len(predictors.bases), "a predictor's version")
-            basis = predictors.bases[own.version]
-            _require(basis is not None and len(own.coefficients) == basis.shape[1], "a predictor's weights")
-        elif own.version == -1:
-            _require(own.feature >= 0 and len(own.coefficients) == 1, "a predictor's weights")
-        else:
-            _require(own.version == -2 and len(own.coefficients) <= width, "a predictor's weights")
-    for basis in predictors.bases:
-        _require(basis is None or basis.shape[0] <= width, "a basis")
-
-
-def _representation(about: dict[str, Any], arrays: dict[str, NDArray[Any]], basis: Array) -> Representation:
-    parts: dict[str, Any] = {
-        name.removeprefix("representation/"): values
-        for name, values in arrays.items()
-        if name.startswith("representation/")
-    }
-    d = about["columns"]
-    _require(parts["origin"].shape == (d,), "origin")
-    n = len(parts["features"])
-    _require(parts["errors"].shape == parts["labels"].shape == (n,), "features")
-    if about["representation"] == "linear":
-        _require(parts["features"].shape == (n, d) and basis.shape[0] == d, "features")
-        return LinearRepresentation(basis=basis, **parts)
-    kind = dict(about["relu"])
-    centred = bool(kind.pop("centred"))
-    for name in ("blocks", "ends", "grown_at"):
-        parts[name] = tuple(parts[name].tolist())
-    units = len(parts["weights"])
-    _require(parts["weights"].shape[1] == d and parts["biases"].shape == (units,), "units")
-    _require(parts["features"].shape[1] == basis.shape[0] == units, "features")
-    _require(parts["products"].shape == (units, units), "products")
-    _require(len(parts["ends"]) == len(parts["grown_at"]) == n and max(parts["ends"], default=0) <= units, "ends")
-    _require(not units or (parts["blocks"][-1] == units and list(parts["blocks"]) == sorted(parts["blocks"])), "blocks")
-    return FunctionRepresentation(kind=ReLU(**kind), centred=centred, basis=basis, **parts)
-
-
-def event_of(row: tuple[Any, ...]) -> TaskEvent:
-    """The event of a task, checked."""
-    values = dict(zip(TASK, row, strict=True))
-    for name in ("error", "error_bound", "confidence", "seconds", "drift"):
-        number = values[name]
-        _require(number is None or (type(number) is float and math.isfinite(number)), name)
-    _require(values["action"] in ("reused", "grew", "updated"), "an action")
-    for name in ("labels_used", "dimension", "features_learned"):
-        _require(type(values[name]) is int and 0 <= values[name] < 2**62, name)
-    wanted = values["labels_wanted"]
-    _require(wanted is None or (type(wanted) is int and 0 <= wanted < 2**62), "labels_wanted")
-    task = decoded(values["name"])
-    _require(key_of(task) == values["key"], "a name")
-    return TaskEvent(
-        task=task,
-        action=values["action"],
-        met=bool(values["met"]),
-        error=math.nan if values["error"] is None else values["error"],
-        error_bound=values["error_bound"],
-        confidence=values["confidence"],
-        labels_used=values["labels_used"],
-        labels_wanted=wanted,
-        dimension=values["dimension"],
-        features_learned=values["features_learned"],
-        seconds=values["seconds"] or 0.0,
-        drift=values["drift"],
-    )
-
-
-def _prior(about: Any, arrays: dict[str, NDArray[Any]], size: int) -> Prior | None:
-    if about is None:
-        return None
-    mean, precision = arrays["prior/mean"], arrays["prior/precision"]
-    _require(mean.shape == (size,) and precision.shape == (size, size), "prior")
-    noise = float(about["noise"])
-    _require(0.0 < noise < math.inf, "noise")
-    return Prior(mean, precision, noise, str(about["kind"]), bool(about["trusted"]))
-
-
-def _restore_memory(model: Any, about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-    memory, rows = about["memory"], arrays["memory/rows"]
-    totals = {decoded(label): float.fromhex(total) for label, total in memory["totals"]}
-    labels = _labels(memory["labels"])
-    n = len(rows)
-    _require(rows.shape == (n, about["columns"]) and len(labels) == n, "memory")
-    _require(arrays["memory/counts"].shape == arrays["memory/keys"].shape == (n,), "memory")
-    model.memory_ = RowMemory(rows, labels, arrays["memory/counts"], arrays["memory/keys"], totals)
-    model.classes_ = _labels(about["classes"])
-    _require(set(model.classes_.tolist()) == set(totals), "classes")
-    model._pairs = [(decoded(one), decoded(other)) for one, other in about["pairs"]]
-    model.coef_, model.intercept_ = arrays["classifier/coef"], arrays["classifier/intercept"]
-    _require(model.coef_.shape[0] == len(model.classes_) == len(model.intercept_), "classifier")
-    model.error_ = float.fromhex(about["error"])

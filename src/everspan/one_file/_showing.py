@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..estimators._saving import event_of
+from ..estimators._restoring import event_of
 from ..store import FORMAT, StoreError, decoded, encoded, key_of, reading, task_rows
 from ..tasks import TaskEvent
 
