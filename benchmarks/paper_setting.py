@@ -40,7 +40,7 @@ VARIANTS = {
     "LLL-RR, the paper's letter (2k-1, frozen, training error)": {"n_features": 5, "rounding": "paper"} | LETTER,
     "Basic LLL, training error": {"refiner": None} | LETTER,
     "Basic LLL, our check": {"refiner": None},
-    "top-k SVD in place of the SDP": {"n_features": 5, "refiner": "svd"},
+    "LLL-RR, the SDP even for inaccurate features": {"n_features": 5, "refiner": "sdp"},
 }
 
 

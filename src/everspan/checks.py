@@ -319,9 +319,41 @@ def left_out_assessment(loss: Loss, rows: Rows, fitted: Scorer, scores: Array) -
     return Assessment(error, plausible, None, None, training, None, np.arange(len(rows)), scores)
 
 
+def without_lone_rows(y: Array, scores: Array) -> Array:
+    """Scores of rows left out of a halfspace's: the only row of its side leaves with all that is known of that side.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from everspan.checks import without_lone_rows
+    >>> without_lone_rows(np.array([1.0, -1.0, -1.0]), np.array([2.0, -3.0, -3.0])).round(1)
+    array([-1.1, -3. , -3. ])
+    """
+    n, upper = len(y), int(np.count_nonzero(y > 0.0))
+    if n < 2 or upper not in (1, n - 1):
+        return scores
+    scores, certain = scores.copy(), math.log(n)
+    if upper == 1:
+        place = int(np.argmax(y))
+        scores[place] = min(scores[place], -certain)
+    if upper == n - 1:
+        place = int(np.argmin(y))
+        scores[place] = max(scores[place], certain)
+    return scores
+
+
 def plausible_share(wrong: int, n: int) -> float:
     """What the share of wrong rows may be at most, if to find so few of them was luck."""
     return _clopper_pearson_upper(wrong, n, _LUCK)
+
+
+def plausible_error(loss: Loss, error: float, n: int) -> float:
+    """What an error may be at most that was found on so many rows, if that was luck."""
+    if not math.isfinite(error):
+        return error
+    if isinstance(loss, ZeroOne):
+        return plausible_share(round(error * n), n)
+    return error * n / float(chdtri(n, 1.0 - _LUCK)) if isinstance(loss, SquaredError) else error
 
 
 def _plausible(loss: Loss, rows: Rows, scores: Array, error: float) -> float:

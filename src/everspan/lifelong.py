@@ -13,9 +13,9 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from .checks import Assessment, AutoCheck, Check, CrossValidation, HoldOut, LeaveOneOut, Loss
+from .checks import Assessment, AutoCheck, Check, CrossValidation, HoldOut, LeaveOneOut, Loss, without_lone_rows
 from .learners import Fit, Learner
-from .representation import Refiner, Representation
+from .representation import Refiner, Representation, SubspaceRefiner
 from .spread import Spread
 from .tasks import Action, Array, Labels, Rows
 from .threads import one_thread
@@ -162,7 +162,10 @@ def refine(grown: Representation, rules: Rules) -> tuple[Representation, Any]:
     if rules.refiner is None or grown.dimension <= rules.refine_above:
         return grown, None
     k = rules.n_features or grown.apparent_dimension()
-    return grown.refined(rules.refiner, k, rules.spread.distance(rules.accuracy(k)))
+    radius, refiner = rules.spread.distance(rules.accuracy(k)), rules.refiner
+    if isinstance(refiner, SubspaceRefiner):
+        refiner = refiner.suited(grown.accurate(radius))
+    return grown.refined(refiner, k, radius)
 
 
 @dataclass(frozen=True)
@@ -269,7 +272,12 @@ class _Trial:
         if rows.y.min() == rows.y.max() and not hasattr(learner, "prior"):
             value = self.rules.constant(rows)
             return Fit(np.zeros(rows.X.shape[1]), value, np.full(len(rows), value))
-        return learner.fit(rows)
+        fit = learner.fit(rows)
+        unseen = getattr(fit, "unseen", None)
+        if unseen is None or self.rules.regression or hasattr(learner, "prior"):
+            return fit
+        known = without_lone_rows(rows.y, unseen)
+        return fit if known is unseen else replace(fit, unseen=known)
 
     def distance_in_error(self, direct: _Measured) -> float:
         """The error of a direct fit less what is noise: how far it seems to be from the best direction."""

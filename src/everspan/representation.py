@@ -73,6 +73,9 @@ class Representation(Protocol):
     def radii(self, radius: float) -> Array:
         """How near the truth each feature is known to be, or need not be nearer."""
 
+    def accurate(self, radius: float) -> bool:
+        """Whether most features are known as well as the theorems ask."""
+
     def refined(self, refiner: Refiner, k: int, radius: float) -> tuple[Self, Any]:
         """A small subspace near all learned features takes the place of the basis."""
 
@@ -106,6 +109,10 @@ class KnownFeatures:
         """How near the truth each feature is known to be, or need not be nearer."""
         radii: Array = np.maximum(self.accuracies(), radius)
         return radii
+
+    def accurate(self, radius: float) -> bool:
+        """Whether most features are known as well as the theorems ask."""
+        return float(np.median(self.accuracies())) <= radius
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,17 +257,33 @@ def apparent_dimension(values: Array, n: int, d: int) -> int:
 
 @dataclass(frozen=True)
 class SubspaceRefiner:
-    """`everspan.refine` with its method and rounding chosen."""
+    """`everspan.refine` with its method and rounding chosen.
 
-    method: Literal["sdp", "svd"] = "sdp"
+    "auto" is the program of the paper where features are as accurate as its theorem asks: it stays near every one of
+    them. Where most are not, what they are off by is chance more than anything else, and averages out in the subspace
+    nearest to all of them in the mean, while the farthest of them would draw the other away.
+    """
+
+    method: Literal["auto", "sdp", "svd"] = "sdp"
     rounding: Literal["certified", "extreme", "paper"] = "certified"
 
+    def suited(self, accurate: bool) -> SubspaceRefiner:
+        """The one to take for features that are as accurate as the theorems ask, or are not."""
+        if self.method != "auto":
+            return self
+        return replace(self, method="sdp" if accurate or self.rounding != "certified" else "svd")
+
     def __call__(self, W: Array, k: int, radii: Array) -> Refinement:
-        return refine(W, k, method=self.method, rounding=self.rounding, radius=self._good_enough(), radii=radii)
+        method = self._plain()
+        return refine(W, k, method=method, rounding=self.rounding, radius=self._good_enough(), radii=radii)
 
     def gram(self, G: Array, k: int, radii: Array) -> GramRefinement:
         """The same from inner products alone."""
-        return refine_gram(G, k, method=self.method, rounding=self.rounding, radius=self._good_enough(), radii=radii)
+        method = self._plain()
+        return refine_gram(G, k, method=method, rounding=self.rounding, radius=self._good_enough(), radii=radii)
+
+    def _plain(self) -> Literal["sdp", "svd"]:
+        return "sdp" if self.method == "auto" else self.method  # nobody said that they are not accurate
 
     def _good_enough(self) -> float | None:
-        return 1.0 if (self.method, self.rounding) == ("sdp", "certified") else None
+        return 1.0 if (self._plain(), self.rounding) == ("sdp", "certified") else None

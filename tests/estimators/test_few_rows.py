@@ -336,3 +336,74 @@ def test_an_update_tells_the_error_on_all_rows(goal):
     assert event.error == pytest.approx(first.error, abs=0.05)
     assert event.met == (goal == "excess")
     assert (event.labels_wanted is None) == event.met
+
+
+# A few rows more ------------------------------------------------------------------------------------------------------
+
+
+def test_one_wrong_row_does_not_overthrow_two_hundred():
+    rng = np.random.default_rng(0)
+    truth, test = rng.standard_normal(5), rng.standard_normal((3000, 5))
+    model = LifelongClassifier()
+    for name in ("first", "second"):
+        X = rng.standard_normal((200, 5))
+        model.learn_task(X, X @ truth > 0.0, task=name)
+    model.learn_task(test[:1], test[:1] @ truth <= 0.0, task="second")
+    assert model.score(test, test @ truth > 0.0, task="second") > 0.98
+
+
+@pytest.mark.parametrize("batch", [1, 2, 5, 10])
+@pytest.mark.parametrize("regression", [True, False])
+def test_a_task_that_comes_in_drops_is_learned(regression, batch):
+    rng = np.random.default_rng(1)
+    truth, X, test = rng.standard_normal(5), rng.standard_normal((400, 5)), rng.standard_normal((3000, 5))
+    target = (lambda X: X @ truth) if regression else (lambda X: X @ truth > 0.0)
+    model = LifelongRegressor() if regression else LifelongClassifier()
+    for start in range(0, 400, batch):
+        rows = X[start : start + batch]
+        noise = 0.1 * rng.standard_normal(len(rows)) if regression else False
+        event = model.learn_task(rows, target(rows) + noise, task="drops")
+    assert event.labels_used == 400
+    assert model.score(test, target(test), task="drops") > (0.99 if regression else 0.93)
+    assert event.error < 0.15  # of the variance of all rows, not of two
+
+
+def test_a_task_that_grew_is_still_moved_after_a_few_more_rows():
+    stream = LinearStream(d=60, k=3, tasks=30, rows=120, seed=0)
+    model = LifelongClassifier(prior=None)
+    for name, X, y in stream:
+        model.learn_task(X, y, task=name)
+    grown = [i for i, event in enumerate(model.history_) if event.action == "grew"]
+
+    def accuracy():
+        return np.mean([model.score(*stream.test(i, 1000)[1:], task=f"task {i}") for i in grown])
+
+    before = accuracy()
+    for i in grown:
+        _, X, y = stream.test(i, 2000)
+        model.learn_task(X[-5:], y[-5:], task=f"task {i}")
+    assert len(grown) > 5
+    assert accuracy() > before - 0.01
+
+
+@pytest.mark.parametrize("kind", [LifelongClassifier, LifelongRegressor])
+def test_frozen_tasks_stay_as_they_were_though_a_prior_is_learned(kind):
+    rng = np.random.default_rng(0)
+    mean, test = rng.standard_normal(5), rng.standard_normal((200, 5))
+    model = kind(old_tasks="freeze")
+    first = {}
+    for i in range(40):
+        X = rng.standard_normal((15, 5))
+        scores = X @ (mean + 0.5 * rng.standard_normal(5)) + rng.standard_normal(15)
+        model.learn_task(X, scores if kind is LifelongRegressor else scores > 0.0, task=i)
+        first[i] = model.predict(test, task=i)
+    assert model.prior_ is not None
+    for i, before in first.items():
+        np.testing.assert_array_equal(model.predict(test, task=i), before)
+
+
+def test_two_rows_of_two_classes_prove_nothing():
+    rng = np.random.default_rng(0)
+    model = LifelongClassifier()
+    for i in range(5):
+        assert not model.learn_task(rng.standard_normal((2, 4)), [0, 1], task=i).met

@@ -13,6 +13,7 @@ import pytest
 from everspan import LifelongClassifier, LifelongRegressor
 from everspan.estimators import RepresentationWarning
 from everspan.estimators._predictors import Kept, Predictors
+from everspan.experiments.simulate import largest_angle
 from everspan.learners import Logistic
 from everspan.refinement import refine
 from everspan.scenarios import LinearStream
@@ -40,12 +41,43 @@ def test_features_are_learned_while_they_must_and_reused_after():
     assert accuracies(PLENTY, model).min() > 0.9
 
 
-@pytest.mark.parametrize("refiner", ["sdp", "svd", None, lambda W, k, radii: refine(W, k).basis])
+@pytest.mark.parametrize("refiner", ["auto", "sdp", "svd", None, lambda W, k, radii: refine(W, k).basis])
 @pytest.mark.parametrize("rounding", ["certified", "extreme", "paper"])
 def test_every_way_to_refine(refiner, rounding):
     model = learned(PLENTY, LifelongClassifier(refiner=refiner, rounding=rounding, n_features=3))
     assert accuracies(PLENTY, model).min() > 0.88
     assert model.representation_.dimension <= (5 if refiner is not None else 12)
+
+
+def basis_and_error(stream, refiner, **settings):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RepresentationWarning)
+        model = learned(stream, LifelongClassifier(refiner=refiner, n_features=stream.subspace.shape[1], **settings))
+    return model.representation_.basis, 1.0 - accuracies(stream, model, 500).mean()
+
+
+def test_accurate_features_are_refined_by_the_paper_s_program():
+    stream = LinearStream(d=10, k=2, tasks=8, rows=3000, seed=2)
+    own = {refiner: basis_and_error(stream, refiner, prior=None)[0] for refiner in ("auto", "sdp")}
+    np.testing.assert_array_equal(own["auto"], own["sdp"])
+
+
+def test_inaccurate_features_are_averaged():
+    """Where labels are too few, the subspace nearest in the mean is nearer to the truth than that of the farthest."""
+    angles, errors = {"auto": [], "sdp": []}, {"auto": [], "sdp": []}
+    for seed in range(4):
+        stream = LinearStream(d=30, k=3, tasks=60, rows=60, seed=seed)
+        for refiner in angles:
+            basis, error = basis_and_error(stream, refiner, prior=None)
+            angles[refiner].append(largest_angle(stream.subspace, basis))
+            errors[refiner].append(error)
+    assert np.mean(angles["auto"]) < 0.8 * np.mean(angles["sdp"])
+    assert np.mean(errors["auto"]) < 0.9 * np.mean(errors["sdp"])
+
+
+def test_rounding_by_the_letter_is_always_of_the_program():
+    stream = LinearStream(d=30, k=3, tasks=12, rows=60, seed=0)
+    assert basis_and_error(stream, "auto", rounding="paper")[0].shape[1] == 5  # 2k - 1
 
 
 @pytest.mark.parametrize("old_tasks", ["freeze", "reproject"])

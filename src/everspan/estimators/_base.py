@@ -145,7 +145,7 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         checked_choice("rounding", self.rounding, ("certified", "extreme", "paper"))
         if self.refiner is None or callable(self.refiner):
             return self.refiner
-        checked_choice("refiner", self.refiner, ("sdp", "svd"))
+        checked_choice("refiner", self.refiner, ("auto", "sdp", "svd"))
         return SubspaceRefiner(self.refiner, self.rounding)
 
     # State -----------------------------------------------------------------------------------------------------------

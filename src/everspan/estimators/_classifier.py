@@ -17,7 +17,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from ..checks import AreaAbove, LogLoss, Loss, ZeroOne, clopper_pearson, plausible_share
+from ..checks import AreaAbove, LogLoss, Loss, ZeroOne, clopper_pearson, plausible_share, without_lone_rows
 from ..learners import PROBABILISTIC, Fit, Fits, balanced, cache_parts, class_balance, is_probabilistic
 from ..lifelong import Outcome, Rules
 from ..prior import summaries_of_signs
@@ -62,9 +62,12 @@ class LifelongClassifier(ClassifierMixin, StreamTogether):  # type: ignore[misc]
         k, the number of features all tasks share. None: found as tasks come.
     epsilon_acc : float, optional
         The error a newly learned feature must meet. None: epsilon / (c sqrt k) with c from the proof of Theorem 4.
-    refiner : {"sdp", "svd"}, callable or None, default="sdp"
-        How learned features become a small representation. None is Basic LLL: all of them, for ever. A callable gets
-        (features as rows, k, the radius within which each is known) and returns a basis (d, q), or an object with one.
+    refiner : {"auto", "sdp", "svd"}, callable or None, default="auto"
+        How learned features become a small representation: "sdp" is the paper's program, a subspace near every one of
+        them; "svd" is nearest in the mean, which is better where they were learned from too few labels; "auto" is the
+        first where most of them are as accurate as the theorem asks, else the second. None is Basic LLL: all of them,
+        for ever. A callable gets (features as rows, k, the radius within which each is known) and returns a basis
+        (d, q), or an object with one.
     rounding : {"certified", "extreme", "paper"}, default="certified"
         See `everspan.refine`; "paper" takes 2k - 1 dimensions.
     refine_above : int, optional
@@ -146,7 +149,7 @@ class LifelongClassifier(ClassifierMixin, StreamTogether):  # type: ignore[misc]
         *,
         n_features: int | None = None,
         epsilon_acc: float | None = None,
-        refiner: Any = "sdp",
+        refiner: Any = "auto",
         rounding: str = "certified",
         refine_above: int | None = None,
         representation: Any = "linear",
@@ -274,13 +277,17 @@ class LifelongClassifier(ClassifierMixin, StreamTogether):  # type: ignore[misc]
 
     def _measured(self, Z: Array, y: Array, fits: Fits, rules: Rules) -> tuple[Array, Array, Array, NDArray[np.bool_]]:
         n, positive = y.shape[1], y > 0.0
-        wrong = np.add.reduce((fits.unseen >= 0.0) != positive, -1)
+        upper, unseen = np.add.reduce(positive, -1), fits.unseen
+        for place in np.flatnonzero((upper == 1) | (upper == n - 1)):
+            unseen = unseen.copy() if unseen is fits.unseen else unseen
+            unseen[place] = without_lone_rows(y[place], unseen[place])
+        wrong = np.add.reduce((unseen >= 0.0) != positive, -1)
         plausible = np.array([plausible_share(count, n) for count in wrong.tolist()])
         noise = np.zeros(len(y))
         if rules.goal == "excess":
             scores = [fits[i].scores(Z[i]) for i in range(len(y))]
             noise = np.add.reduce((np.array(scores) >= 0.0) != positive, -1) / n
-        share = np.add.reduce(positive, -1) / n
+        share = upper / n
         return wrong / n, plausible, noise, np.minimum(share, 1.0 - share) <= rules.trivial
 
     def _all_in_short(self, Z: Array, y: Array, weights: Array) -> Array:
@@ -308,18 +315,18 @@ class LifelongClassifier(ClassifierMixin, StreamTogether):  # type: ignore[misc]
         classes = self._classes_with(position, y)
         centred = X - self.representation_.origin if self.fit_intercept else X
         codes = np.searchsorted(classes, y)
+        old = self.history_[position]
         kept, scores, unseen = [], [], []
         for place, index in enumerate(self.predictors_.of_task(position)):
             several = len(classes) > 2
             side = np.where(codes == (place if several else len(classes) - 1), 1.0, -1.0)
             even = several and self.class_weight is None
             rows = Rows(centred, side, _balanced_weight(side, weight) if even else weight)
-            updated, assessment, before = self._updated(index, rows, rules, alone=not several)
+            updated, assessment, before = self._updated(index, rows, rules, old.labels_used, alone=not several)
             kept.append(updated)
             scores.append(before)
             unseen.append(assessment.scores)
         wrong, wrong_before = (places_of(np.column_stack(found), classes) != codes for found in (unseen, scores))
-        old = self.history_[position]
         expected = clopper_pearson(round(old.error * old.labels_used), old.labels_used, _RISK)[1]
         surely = clopper_pearson(int(wrong_before.sum()), len(wrong_before), _RISK)[0]
         drift = float(np.average(wrong_before, weights=weight)) if surely > expected else None

@@ -87,7 +87,7 @@ class ClassIncrementalClassifier(ClassifierMixin, LifelongEstimator):  # type: i
         memory: int | None = 2000,
         n_features: int | None = None,
         epsilon_acc: float | None = None,
-        refiner: Any = "sdp",
+        refiner: Any = "auto",
         rounding: str = "certified",
         refine_above: int | None = None,
         representation: Any = "linear",

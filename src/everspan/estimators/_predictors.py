@@ -39,6 +39,7 @@ class Kept(NamedTuple):
 
 
 NO_SUMMARY: Array = np.zeros(0)
+UPDATED = -3  # the version of a predictor of a task that grew and has seen more rows since
 
 
 class Predictors:
@@ -50,7 +51,8 @@ class Predictors:
 
     A direct predictor (of a task that grew) stands on its own learned feature: its version is -1. One on all units of a
     nonlinear representation, or on all columns, stands on none: its version is -2, its coefficients are the direction
-    itself. What `update` puts in the place of a predictor is kept beside the columns of numbers.
+    itself. So are those of a direct one once it has seen more rows (-3, ``UPDATED``). What `update` puts in the place
+    of a predictor is kept beside the columns of numbers.
     """
 
     def __init__(self) -> None:
@@ -250,7 +252,7 @@ class Predictors:
         if own.version == -1:
             direction: Array = own.coefficients[0] * representation.feature(own.feature)
             return direction
-        if own.version == -2:
+        if own.version in (-2, UPDATED):
             return own.coefficients
         basis = self.bases[own.version]
         assert basis is not None
@@ -265,7 +267,8 @@ class Predictors:
         With a ``spread`` it is moved onto the current basis in two cases. Either Assumption 1 keeps it within epsilon
         there, by its reference: the error it was measured to have, or a bound on it (``proved``). Or its error may well
         come from not lying in the basis: were the truth there, a direction this far off would have to err that much,
-        and it plausibly does. A proof of epsilon is never given up for plausibility.
+        and it plausibly does. A proof of epsilon is never given up for plausibility. One that has seen rows of its own
+        since is moved in the second case alone.
         """
         own, direction = self.at(index), self.original(index, representation)
         intercept = own.intercept
@@ -277,7 +280,7 @@ class Predictors:
             return direction, intercept
         reference, plausible = own.errors
         cosine = left / length
-        keeps = spread.after_move(reference, cosine) <= epsilon
+        keeps = own.version != UPDATED and spread.after_move(reference, cosine) <= epsilon
         gains = spread.implied(cosine) <= plausible and not (proved and reference <= epsilon)
         if not keeps and not gains:
             return direction, intercept

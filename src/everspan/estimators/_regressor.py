@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
 from ..checks import Loss, SquaredError, left_out_assessment, mean_square_bounds
 from ..learners import Fit, Fits
 from ..lifelong import Rules
-from ..prior import summaries_of_numbers, with_constant
+from ..prior import Summary, summaries_of_numbers, with_constant
 from ..spread import RegressionSpread, Spread
 from ..tasks import Array, LabelSource, Rows, Table, TaskEvent
 from ._base import distinct_mean
@@ -80,6 +80,14 @@ class LifelongRegressor(RegressorMixin, StreamTogether):  # type: ignore[misc]
     def _constant_score(self, rows: Rows) -> float:
         return float(rows.y[0])
 
+    def _loss_with(self, rows: Rows, summary: Summary) -> Loss:
+        """In units of the target's variance over all rows."""
+        _, moment, square, count = summary.parts()
+        weight = np.ones(len(rows)) if rows.weight is None else rows.weight
+        total, squares = count + float(weight.sum()), square + float(weight.dot(np.square(rows.y)))
+        mean = (float(moment[-1]) + float(weight.dot(rows.y))) / total if self.fit_intercept else 0.0
+        return SquaredError(max(squares / total - mean**2, 1e-12 * squares / total) or 1.0)
+
     def _prepare_labels(self, y: Any, n: int) -> Any:
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
@@ -127,8 +135,10 @@ class LifelongRegressor(RegressorMixin, StreamTogether):  # type: ignore[misc]
         rows = Rows(X - self.representation_.origin if self.fit_intercept else X, y, weight)
         index = self.predictors_.of_task(self._position(task))[0]
         drifted = self._drifted(index, rows)
-        kept, assessment, before = self._updated(index, rows, rules)
-        drift = rules.loss(rows).mean(rows, before) if drifted else None
+        used = self.history_[self._position(task)].labels_used
+        kept, assessment, before = self._updated(index, rows, rules, used)
+        loss = self._loss_with(rows, Summary(self.predictors_.at(index).summary))
+        drift = loss.mean(rows, before) if drifted else None
         return self._record_update(task, [kept], assessment.error, drift, len(rows), rules, started)
 
     def _drifted(self, index: int, rows: Rows) -> bool:

@@ -18,7 +18,7 @@ from ..store import PREDICTOR, TASK, Contents, StoreError, decoded, key_of, reas
 from ..tasks import Array, History, TaskEvent
 from ._as_json import labels_of, parameter
 from ._memory import RowMemory
-from ._predictors import Kept, Predictors
+from ._predictors import UPDATED, Kept, Predictors
 
 _WRONG = (
     TypeError,
@@ -188,7 +188,7 @@ def _check_predictors(predictors: Predictors, known: Representation) -> None:
         elif own.version == -1:
             _require(own.feature >= 0 and len(own.coefficients) == 1, "a predictor's weights")
         else:
-            _require(own.version == -2 and len(own.coefficients) <= width, "a predictor's weights")
+            _require(own.version in (-2, UPDATED) and len(own.coefficients) <= width, "a predictor's weights")
     for basis in predictors.bases:
         _require(basis is None or basis.shape[0] <= width, "a basis")
 

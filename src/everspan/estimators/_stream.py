@@ -15,19 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from ..checks import LeaveOneOut
+from ..checks import LeaveOneOut, Loss, plausible_error
 from ..empirical_bayes import learn_prior
 from ..learners import Fit, Learner
-from ..lifelong import Outcome, Rules, learn
+from ..lifelong import FEW, Outcome, Rules, learn
 from ..prior import MOST_COLUMNS, Prior, Shrunk, Summary, doubted, foresees, is_mark, weak_prior
 from ..representation import LinearRepresentation, Representation
 from ..tasks import Array, LabelSource, Rows, Table, TaskEvent
 from ..threads import one_thread
 from ._base import DriftWarning, LifelongEstimator, checked_choice
 from ._labels import Demand
-from ._predictors import Kept
+from ._predictors import UPDATED, Kept
 from ._tables import checked_weight, distinct_tasks, rows_of_tasks
-from ._updates import Standing, Updated, known_of
+from ._updates import Standing, Updated, known_of, weakly_known
 
 _ROWS = 1 << 12  # of which scores are found at once: they stay in the cache
 EARLY = 64  # tasks after which only doubtful ones are kept in columns, unless most are
@@ -42,7 +42,7 @@ class TaskStream(LifelongEstimator):
         *,
         n_features: int | None = None,
         epsilon_acc: float | None = None,
-        refiner: Any = "sdp",
+        refiner: Any = "auto",
         rounding: str = "certified",
         refine_above: int | None = None,
         representation: Any = "linear",
@@ -304,26 +304,31 @@ class TaskStream(LifelongEstimator):
         if own.version >= 0:
             directions, weights = self.predictors_.bases[own.version], own.coefficients
             assert directions is not None
+            if in_columns and not directions.shape[1]:  # there was no feature yet
+                return Standing(None, weakly_known(summary, constant, self._regression), summary)
             summary = summary.through(directions, constant) if in_columns else summary
         elif in_columns:
             directions, weights = None, direction
         else:
             directions, weights = direction[:, None], np.ones(1)
         weights = np.append(weights, own.intercept) if constant else weights
+        if summary.count() * (1.0 if self._regression else 4.0) <= 2 * len(weights):
+            return Standing(directions, weakly_known(summary, constant, self._regression), summary)
         return Standing(directions, known_of(summary, weights, self._regression), summary)
 
     @one_thread()
-    def _updated(self, index: int, rows: Rows, rules: Rules, alone: bool = True) -> Updated:
-        """A predictor after more rows of its task."""
+    def _updated(self, index: int, rows: Rows, rules: Rules, used: int, alone: bool = True) -> Updated:
+        """A predictor after more rows of its task, of which it has used so many."""
         own, known, constant = self.predictors_.at(index), self.representation_, bool(self.fit_intercept)
         standing, lifted = self._standing(index), known.lift(rows.X)
         direction, intercept = self._direction(index, rules)
         before = known.scores(lifted, direction) + intercept
         Z = replace(rows, X=standing.coordinates(lifted))
-        learner, loss = Shrunk(standing.known, self._regression, constant), rules.loss(rows)
+        learner, loss = Shrunk(standing.known, self._regression, constant), self._loss_with(rows, standing.summary)
         fit, assessment = LeaveOneOut().measure(learner.fit, Z, loss, 1.0 - rules.confidence, 0)
         assert isinstance(fit, Fit)
-        if alone and assessment.error > rules.epsilon and own.feature < 0 and not self._on_prior(own):
+        fails = assessment.error > rules.epsilon and own.feature < 0 and not self._on_prior(own)
+        if alone and fails and _can_replace(rows, used):
             outcome = learn(
                 Table(rows), known, rules, len(self.history_), self._seed(), self._shrunk(), self._trusted()
             )
@@ -340,15 +345,21 @@ class TaskStream(LifelongEstimator):
             new = self._doubtful(Z, standing.known)
         else:
             new = self._in_short(Z, weights if self._log_odds() else None)
-        stays = own.version >= 0 and not self._on_prior(own)
+        stays = own.version >= 0 and standing.directions is not None and not self._on_prior(own)
+        share = _share_of_old(used, len(rows))
+        error = share * own.errors[0] + (1.0 - share) * rules.value(assessment)
         kept = own._replace(
-            version=own.version if stays else -2,
+            version=own.version if stays else UPDATED if own.feature >= 0 else -2,
             coefficients=fit.coef if stays else whole,
             intercept=fit.intercept,
-            errors=(rules.value(assessment), max(assessment.plausible - loss.share(fit.noise), 0.0)),
+            errors=(error, float(max(plausible_error(loss, error, used + len(rows)) - loss.share(fit.noise), 0.0))),
             summary=(Summary(own.summary) + new).packed,
         )
         return Updated(kept, assessment, before)
+
+    def _loss_with(self, rows: Rows, summary: Summary) -> Loss:
+        """The loss of new rows of a task, beside those in its summary."""
+        return self._make_loss(rows)
 
     def _record_update(
         self,
@@ -373,7 +384,8 @@ class TaskStream(LifelongEstimator):
         old = self.history_[position]
         used = old.labels_used + labels
         if drift is None and not math.isnan(old.error):
-            error = (old.labels_used * old.error + labels * error) / used
+            share = _share_of_old(old.labels_used, labels)
+            error = share * old.error + (1.0 - share) * error
         met = error <= rules.epsilon or (rules.goal == "excess" and old.met and drift is None)
         wanted = None if met else used * error / rules.epsilon
         event = replace(
@@ -458,7 +470,7 @@ class TaskStream(LifelongEstimator):
 
     def _on_prior(self, own: Kept) -> bool:
         """Whether a predictor is read through the prior: it was learned so, or has doubts, and the prior is trusted."""
-        if self.prior_ is None or self.prior is None:
+        if self.prior_ is None or self.prior is None or self.old_tasks == "freeze":
             return False
         return own.doubt == 3 or (own.doubt > 0 and self.prior_.trusted)
 
@@ -491,3 +503,13 @@ class TaskStream(LifelongEstimator):
             intercept = float(np.mean([scale * b for scale, (_, b) in zip(scales, reads, strict=True)]))
             known = self._average = (stamp, direction, intercept)
         return known[1], known[2]
+
+
+def _share_of_old(used: int, new: int) -> float:
+    """What an error counts that was measured on so many rows, beside that on new ones: less, as it was another's."""
+    return 0.5 * used / (0.5 * used + new)
+
+
+def _can_replace(rows: Rows, used: int) -> bool:
+    """Whether new rows of a task may take the place of all it had: they are no few, and tell labels apart."""
+    return len(rows) >= max(FEW, used // 2) and bool(rows.y.min() < rows.y.max())

@@ -50,3 +50,22 @@ def known_of(summary: Summary, weights: Array, regression: bool) -> Prior:
     precision = gram / noise
     floor = 1e-6 * float(np.trace(precision)) / max(len(gram), 1) + 1e-12
     return Prior(weights, precision + floor * np.eye(len(gram)), noise)
+
+
+def weakly_known(summary: Summary, constant: bool, regression: bool) -> Prior:
+    """What a task's own rows say about its weights, next to as good as nothing: there may be fewer rows than columns.
+
+    Each column is taken to be worth log-odds of about a half, or as nothing as a tenth of a row says.
+    """
+    gram, moment, square, count = summary.parts()
+    squares = np.diag(gram) / max(count, 1e-300)
+    weak = np.where(squares > 0.0, 0.1 * squares if regression else 4.0 * squares, 1.0)
+    if constant:
+        weak[-1] = 0.1
+    noise = 1.0
+    if regression:
+        inverse = np.linalg.inv(gram + np.diag(weak))
+        weights = inverse.dot(moment)
+        left = max(square - 2.0 * weights.dot(moment) + weights.dot(gram).dot(weights), 1e-9 * square, 1e-300)
+        noise = left / max(count - float(np.vdot(inverse, gram)), 1e-3 * count, 1e-300)
+    return Prior(np.zeros(len(gram)), np.diag(weak) / noise, noise).after(summary)

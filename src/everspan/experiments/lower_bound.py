@@ -75,7 +75,13 @@ def _stream(settings: Settings, k: int, ratio: float) -> dict[str, Any]:
     learner = HiddenCoordinate(errors)
     accuracy = ratio * settings.epsilon / math.sqrt(k)
     model = LifelongClassifier(
-        settings.epsilon, epsilon_acc=accuracy, n_features=k, learner=learner, fit_intercept=False, prior=None
+        settings.epsilon,
+        epsilon_acc=accuracy,
+        n_features=k,
+        refiner="sdp",
+        learner=learner,
+        fit_intercept=False,
+        prior=None,
     )
     found, lemma, angles, again = [], [], [], 0
     for i in range(k + settings.tasks):

@@ -140,7 +140,8 @@ def count(piece: Piece) -> dict[str, float]:
 def _loop(piece: Piece, stream: LinearStream, kind: str) -> dict[str, float]:
     """The unmodified loop on labels on demand."""
     place = piece.place
-    given: dict[str, Any] = {"n_features": place.k, "accept": "bound", "fit_intercept": False, "max_labels": MOST}
+    given: dict[str, Any] = {"n_features": place.k, "refiner": "sdp", "accept": "bound", "fit_intercept": False}
+    given["max_labels"] = MOST
     if piece.method == BALCAN:
         accuracy = balcan_parameters(place.epsilon, place.k)[1]
         if kind == "regression":  # the same proof in squared distances, with c1 = c2 = 1

@@ -67,7 +67,9 @@ def trial(settings: Settings, index: int) -> dict[str, dict[str, list[float]]]:
     stream = ReLUStream(s.d, s.k, s.m, s.n, seed=s.seed * 100_003 + index)
     return {
         "LLL": _lifelong(LifelongClassifier(s.epsilon, representation="relu", refiner=None), stream),
-        "LLL-RR": _lifelong(LifelongClassifier(s.epsilon, representation="relu", n_features=s.k), stream),
+        "LLL-RR": _lifelong(
+            LifelongClassifier(s.epsilon, representation="relu", n_features=s.k, refiner="sdp"), stream
+        ),
         "Independent": _independent(stream),
         "Joint": _joint(stream, 2 * s.k),
     }

@@ -170,6 +170,10 @@ def preparation_of(model: Any, path: str | Path = "the model") -> Preparation:
 
 def _new_model(known: Preparation, parameters: dict[str, Any]) -> Any:
     kind: Any = LifelongRegressor if known.target == "number" else LifelongClassifier
+    if known.target == "number" and parameters.get("class_weight") is not None:
+        raise ValueError(
+            "class_weight goes with classes, and the target is a number: --kind classification if it is not"
+        )
     model = kind(**({"goal": "excess"} | parameters))
     model._rules()  # says now what is wrong with them
     model.table_ = known.facts()
