@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -86,3 +87,12 @@ def test_bounds_for_a_person_and_as_json(capsys):
     assert main(["bounds", "--k", "200"]) == 2
     said = capsys.readouterr().err
     assert said == "everspan bounds: 200 features do not fit into 100 dimensions: k must be at most d\n"
+
+
+def test_work_goes_on_when_nobody_reads_its_lines(tmp_path):
+    command = f"{sys.executable} -m everspan demo --out {tmp_path} | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(
+        ["bash", "-c", command], env=os.environ | {"PYTHONUNBUFFERED": "1"}, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "results.json").exists()

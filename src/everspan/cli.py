@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO, cast
 
 from . import __version__
 from .file_commands import add_commands
@@ -18,14 +19,48 @@ from .file_commands import add_commands
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    given = sys.argv[1:] if arguments is None else list(arguments)
+    if arguments is not None:
+        return _main(list(arguments))
+    out = sys.stdout
+    sys.stdout = cast(TextIO, _WhileRead(out))
+    try:
+        return _main(sys.argv[1:])
+    finally:
+        sys.stdout.flush()
+        sys.stdout = out
+
+
+class _WhileRead:
+    """Standard output until nobody reads it any more (``| head -1``): then the work goes on without a word."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def write(self, text: str) -> int:
+        self._try(lambda: self._out.write(text))
+        return len(text)
+
+    def flush(self) -> None:
+        self._try(self._out.flush)
+
+    def _try(self, action: Callable[[], object]) -> None:
+        try:
+            action()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._out.fileno())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._out, name)
+
+
+def _main(given: list[str]) -> int:
     if given[:1] == ["incremental"]:  # its options depend on the method
         return _incremental(given[1:])
     parser = _parser()
     options = parser.parse_args(given)
     try:
         code: int = options.run(options)
-    except BrokenPipeError:  # the reader of our lines has had enough
+    except BrokenPipeError:  # a table was being written to a reader who has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
@@ -309,14 +344,23 @@ def _predict(options: argparse.Namespace) -> int:
     from .deep import IncrementalModel
     from .scenarios import read_picture
 
-    model = IncrementalModel.load(options.run_folder)
+    if options.keep or options.unseen != "empty":
+        raise ValueError("--keep and --unseen go with a table, not with pictures")
+    if options.out is not None and options.out.suffix != ".csv":
+        raise ValueError(f"{options.out}: predictions for pictures are written as .csv")
+    model, lines = IncrementalModel.load(options.run_folder), [["picture", "class", "probability"]]
     for path in options.pictures:
         try:
             probabilities = model.predict_proba(read_picture(path)[None])[0]
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
         best = int(np.argmax(probabilities))
-        print(f"{path}\t{model.names[best]}\t{probabilities[best]:.4f}")
+        lines.append([str(path), str(model.names[best]), f"{probabilities[best]:.4f}"])
+        if options.out is None:
+            print("\t".join(lines[-1]))
+    if options.out is not None:
+        with options.out.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows(lines)
     return 0
 
 

@@ -105,7 +105,7 @@ def _add_predict(commands: Any, predict_pictures: Callable[[argparse.Namespace],
         description=f"With FILE.everspan and a table ({_TABLE}): a line for every row, with its task, the prediction "
         "and its probability, to standard output or --out. With the folder of a run of `everspan incremental` and "
         "picture files: a line a picture with its path, its most probable class and how probable it is, separated by "
-        "tabs.",
+        "tabs, or as a table (--out, .csv).",
         epilog="examples: everspan predict shop.everspan new.csv --keep order_id --out answers.csv; "
         "everspan predict cifar-hlll new/*.png",
     )

@@ -86,6 +86,13 @@ def test_pictures_are_predicted_from_the_command_line(digits_run, tmp_path, caps
     assert name == str(path)
     assert label in images.names
     assert 0.0 < float(probability) <= 1.0
+    assert main(["predict", str(digits_run), str(path), "--out", str(tmp_path / "a.csv")]) == 0
+    assert (tmp_path / "a.csv").read_text().splitlines() == [
+        "picture,class,probability",
+        f"{path},{label},{probability}",
+    ]
+    assert main(["predict", str(digits_run), str(path), "--keep", "x"]) == 2
+    assert "go with a table" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("method", ["icarl", "bic", "rpsnet"])
@@ -174,6 +181,10 @@ runpy.run_module('everspan.deep', run_name='__main__')
         (["--class-order", "-1"], "seed of a class order"),
         (["--jobs", "-4"], "threads must be at least 1"),
         (["--backbone", "tests.deep._common:Wrong"], "makes (2, 8) of two images"),
+        (
+            ["--backbone", "tests.deep._common:Dictionary"],
+            "must give a tensor of features (2, feature_size), not a dict",
+        ),
         (["--backbone", "tests.deep._common:Colour"], "does not take images of (1, 8, 8)"),
         (["--backbone", "tests.deep._common:image_of"], "cannot be loaded"),
         (["--backbone", "tests.deep._common:make_engine"], "without arguments"),

@@ -14,12 +14,15 @@ import time
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from everspan.deep import checkpoint
 from everspan.deep.checkpoint import BadCheckpoint, read_checkpoint, write_checkpoint
+from everspan.deep.engine import Place
 from everspan.deep.methods.hlll import HLLL
 from everspan.deep.runs import run
 from everspan.deep.settings import resolve
+from everspan.deep.state import State
 
 from ._common import image_set
 
@@ -295,6 +298,14 @@ def flipped(path):
     path.write_bytes(bytes(content))
 
 
+def flipped_in_the_facts(path):
+    content = bytearray(path.read_bytes())
+    place = content.index(b"correct") + len(b'correct\\": [[')
+    assert chr(content[place]).isdigit()
+    content[place] ^= 1
+    path.write_bytes(bytes(content))
+
+
 def foreign(path):
     path.write_bytes(b"PK\x03\x04 something else")
 
@@ -309,7 +320,7 @@ def of_another_run(path):
     write_checkpoint(path, tensors, facts)
 
 
-@pytest.mark.parametrize("damage", [cut, flipped, foreign, empty, of_another_run])
+@pytest.mark.parametrize("damage", [cut, flipped, flipped_in_the_facts, foreign, empty, of_another_run])
 def test_a_broken_checkpoint_is_refused_by_name_and_the_one_before_is_used(tmp_path, data, damage):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     finished(data, whole)
@@ -323,6 +334,23 @@ def test_a_broken_checkpoint_is_refused_by_name_and_the_one_before_is_used(tmp_p
     assert any(note.startswith("refused: " + newest.name) for note in notes)
     assert any("of 3 tasks are done" in note for note in notes)  # the one before was good
     assert outcome(whole) == outcome(broken)
+
+
+def test_the_newest_checkpoint_is_the_one_that_is_furthest(tmp_path):
+    state = State(tmp_path, {"checkpoint_precision": "fp32"})
+    places = [Place(998), Place(999), Place(1000, 99, 1), Place(1000, 100, 99_999), Place(1000, 100, 100_000)]
+    for place in places:
+        state.write(place, nn.Linear(1, 1), {})
+        again = State(tmp_path, {"checkpoint_precision": "fp32"})
+        assert again.find()
+        assert again.place == place
+
+
+def test_exemplars_are_named_by_their_place_in_the_data(tmp_path, data):
+    finished(data, tmp_path / "run", held_out=0.4)
+    labels = np.load(data)["train_labels"]
+    for name, rows in json.loads((tmp_path / "run" / "exemplars.json").read_text()).items():
+        assert {str(label) for label in labels[rows].tolist()} == {name}
 
 
 def test_where_no_checkpoint_is_whole_the_run_begins_anew(tmp_path, data):

@@ -129,3 +129,29 @@ def test_what_is_no_run_is_refused(tmp_path):
     (tmp_path / "results.json").write_text('{"methods": {}}')
     with pytest.raises(ValueError, match="no results of everspan incremental"):
         compare.read_runs([tmp_path])
+
+
+def test_a_run_that_is_there_twice_is_no_second_trial(tmp_path):
+    groups = compare.read_runs([write_run(tmp_path / "a", GOOD), write_run(tmp_path / "b", GOOD)])
+    assert any("same seed and class order" in note for note in compare.differences(groups))
+    other = compare.read_runs([tmp_path / "a", write_run(tmp_path / "c", GOOD, seed=1)])
+    assert not compare.differences(other)
+
+
+def test_many_runs_have_their_labels_below_and_lines_of_their_own(tmp_path):
+    runs = [write_run(tmp_path / str(i), GOOD, epochs=i + 1) for i in range(13)]
+    figure = compare.draw(compare.read_runs(runs))
+    left = figure.axes[0]
+    assert left.get_legend() is None
+    assert len({(line.get_color(), line.get_linestyle()) for line in left.get_lines()}) == 13
+
+
+def test_the_numbers_of_forgotten_tasks_stay_in_the_panel(tmp_path):
+    zeros = [[0] * i + [10] for i in range(12)]
+    run = write_run(tmp_path / "a", zeros)
+    results = json.loads((run / "results.json").read_text()) | {"tasks": 12}
+    (run / "results.json").write_text(json.dumps(results))
+    right = compare.draw(compare.read_runs([run])).axes[1]
+    low, high = right.get_ylim()
+    assert len(right.texts) == 12
+    assert all(low <= text.xy[1] <= high for text in right.texts)

@@ -57,6 +57,15 @@ def test_options_make_the_model(folder, tmp_path):
     assert open_model(folder / "a.everspan").goal == "excess"
 
 
+def test_class_weights_need_classes(tmp_path):
+    rows = "".join(f"{i % 3},{0.5 * i},{0.37 * i}\n" for i in range(60))
+    (tmp_path / "a.csv").write_text("shop,x,sales\n" + rows)
+    code, _, errors = run("learn", tmp_path / "a.everspan", tmp_path / "a.csv", "--class-weight", "balanced")
+    assert code == 2
+    assert "class_weight goes with classes" in errors
+    assert errors.count("\n") == 1
+
+
 def test_predict_prints_or_writes(folder):
     code, said, _ = run("predict", folder / "a.everspan", folder / "new.csv", "--keep", "city")
     assert code == 0

@@ -108,9 +108,12 @@ def check_backbone(name: str, factory: BackboneFactory, shape: Sequence[int]) ->
     encoder, wanted = factory().eval(), "(2, feature_size)"
     try:
         with torch.no_grad():
-            made = tuple(encoder(torch.zeros(2, *shape)).shape)
-    except RuntimeError as error:
-        why = " ".join(str(error).split())
+            answer = encoder(torch.zeros(2, *shape))
+    except Exception as error:  # code of the user's own
+        why = " ".join(f"{type(error).__name__}: {error}".split())
         raise ValueError(f"backbone {name!r} does not take images of {tuple(shape)}: {why}") from error
-    if made != (2, encoder.feature_size):
+    if not isinstance(answer, Tensor):
+        raise ValueError(f"backbone {name!r} must give a tensor of features {wanted}, not a {type(answer).__name__}")
+    made = tuple(answer.shape)
+    if made != (2, cast(int, encoder.feature_size)):
         raise ValueError(f"backbone {name!r} makes {made} of two images, not {wanted} = (2, {encoder.feature_size})")

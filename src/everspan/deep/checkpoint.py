@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-FORMAT = 1
+FORMAT = 2  # in 1 the digest was of the tensors alone
 CHUNK = 1 << 24  # bytes written at a time
 
 
@@ -30,7 +30,7 @@ def write_checkpoint(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[s
         if tensor.numel() and tensor.data_ptr() in seen:
             held[name] = tensor.clone()
         seen.add(tensor.data_ptr())
-    header = {"format": FORMAT, "digest": _digest(held), "facts": facts}
+    header = {"format": FORMAT, "digest": _digest(held, facts), "facts": facts}
     write_whole(path, save(held, metadata={"everspan": json.dumps(header)}))
 
 
@@ -42,7 +42,8 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         length = int.from_bytes(content[:8], "little")
         header = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["everspan"])
         facts: dict[str, Any] = header["facts"]
-        good = header["format"] == FORMAT and header["digest"] == _digest(tensors)
+        known = header["format"] in (1, FORMAT)
+        good = known and header["digest"] == _digest(tensors, None if header["format"] == 1 else facts)
     except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
         raise BadCheckpoint(f"{path.name} is cut short or no checkpoint of everspan ({error})") from error
     if not good:
@@ -74,8 +75,8 @@ def _write_all(file: Any, block: memoryview) -> None:
         block = block[file.write(block) :]
 
 
-def _digest(tensors: Mapping[str, Tensor]) -> str:
-    state = hashlib.blake2b(digest_size=16)
+def _digest(tensors: Mapping[str, Tensor], facts: Mapping[str, Any] | None) -> str:
+    state = hashlib.blake2b(b"" if facts is None else json.dumps(facts).encode(), digest_size=16)
     for name in sorted(tensors):
         tensor = tensors[name]
         state.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode())

@@ -228,7 +228,7 @@ def replay(method: Method, tasks: list[ClassTask]) -> None:
 
 def parameters(method: Method) -> int:
     """All numbers that were learned and that predicting needs, frozen ones included."""
-    return sum(p.numel() for name, p in method.named_parameters() if not name.startswith("scaffold."))
+    return sum(p.numel() for p in method.needed())
 
 
 def _correct(
@@ -276,7 +276,11 @@ def _results(state: State, scenario: ClassScenario, folder: Path) -> dict[str, A
         },
     }
     names = scenario.images.names
-    kept = {names[scenario.order[label]]: rows for label, rows in enumerate(state.memory_rows)}
+    origin = scenario.images.positions
+    kept = {
+        names[scenario.order[label]]: rows if origin is None else origin[rows].tolist()
+        for label, rows in enumerate(state.memory_rows)
+    }
     for name, content in (("exemplars.json", kept), ("results.json", results)):
         write_whole(folder / name, (json.dumps(content, indent=1) + "\n").encode())
     return results

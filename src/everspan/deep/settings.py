@@ -119,8 +119,9 @@ def make_scenario(run: RunSettings, images: ImageSet) -> ClassScenario:
     if load_method(run.method).uses_memory:
         budget = run.memory_per_class if run.memory_per_class is not None else (run.memory_total or 0) // images.classes
         if budget < 1:
+            option = "--memory-total" if run.memory_per_class is None else "--memory-per-class"
             raise ValueError(
-                f"the memory has no room for one image of each of the {images.classes} classes: raise --memory-total"
+                f"the memory has no room for one image of each of the {images.classes} classes: raise {option}"
             )
     return scenario
 
@@ -136,11 +137,11 @@ def as_record(run: RunSettings, own: MethodSettings) -> dict[str, Any]:
 
 def from_record(record: Mapping[str, Any]) -> tuple[RunSettings, MethodSettings]:
     """Settings from their record."""
-    missing = {field.name for field in fields(RunSettings)} - set(record)
+    own = load_method(record["method"]).Settings if "method" in record else MethodSettings
+    missing = {field.name for kind in (RunSettings, own) for field in fields(kind)} - set(record)
     if missing:
-        raise ValueError(f"the settings of the run lack {min(missing)!r}")
+        raise ValueError(f"the settings of the run lack {min(missing)!r}: was the method's code changed since?")
     values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in record.items()}
-    own = load_method(record["method"]).Settings
     return (
         RunSettings(**{field.name: values[field.name] for field in fields(RunSettings)}),
         own(**{field.name: values[field.name] for field in fields(own)}),

@@ -19,7 +19,7 @@ from .engine import Engine, Place
 Note = Callable[[str], None]
 NOTHING_SPENT = {"seconds": 0.0, "images": 0, "training_seconds": 0.0}
 MOMENTUM, STAGE = "@momentum.", "@stage"  # tensors of a checkpoint that are not the method's own
-CHECKPOINT = re.compile(r"checkpoint-\d{3,}-\d{2,}-\d{5,}\.safetensors")
+CHECKPOINT = re.compile(r"checkpoint-(\d{3,})-(\d{2,})-(\d{5,})\.safetensors")
 
 
 class State:
@@ -42,7 +42,9 @@ class State:
 
     def files(self) -> list[Path]:
         """Checkpoints, newest first."""
-        return sorted((p for p in self.folder.iterdir() if CHECKPOINT.fullmatch(p.name)), reverse=True)
+        found = ((CHECKPOINT.fullmatch(path.name), path) for path in self.folder.iterdir())
+        places = {path: tuple(map(int, match.groups())) for match, path in found if match}
+        return sorted(places, key=places.__getitem__, reverse=True)
 
     def find(self, put_aside: bool = False) -> bool:
         """Take up the newest checkpoint that is whole; False where there is none.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,9 @@ def differences(groups: dict[str, list[dict[str, Any]]]) -> list[str]:
         if len(values) > 1:
             notes.append(f"These runs are of different protocols: {name} is {' or '.join(sorted(values))}.")
     for label, runs in groups.items():
+        trials = [json.dumps([run["settings"].get("seed"), run["settings"].get("class_order")]) for run in runs]
+        if len(set(trials)) < len(trials):
+            notes.append(f"Some runs of {label} have the same seed and class order: they are no trials of their own.")
         for run in runs:
             if run["tasks_done"] < run["tasks"]:
                 notes.append(f"A run of {label} has done {run['tasks_done']} of {run['tasks']} tasks so far.")
@@ -117,6 +121,10 @@ def values_of(runs: list[dict[str, Any]]) -> dict[str, tuple[float, float]]:
 def draw(groups: dict[str, list[dict[str, Any]]], columns: int = 2) -> Any:
     """Left: accuracy on all classes seen, by method. Right: by the task that brought the classes, for the first run."""
     width, height = (10.0, 4.4) if columns == 2 else (5.4, 8.8)
+    below = len(groups) > 6 or max(map(len, groups)) > 30  # where the labels would lie on the curves
+    abreast = max(1, int(14.0 * width) // (max(map(len, groups)) + 8))
+    if below:
+        height += 0.19 * -(-len(groups) // abreast)
     with house_style():
         figure, (left, right) = new_figure(columns, width=width, height=height, rows=2 // columns)
         for i, (label, runs) in enumerate(groups.items()):
@@ -124,17 +132,28 @@ def draw(groups: dict[str, list[dict[str, Any]]], columns: int = 2) -> Any:
             curves = np.array([run["curve"][:length] for run in runs])
             color = list(COLORS.values())[i % len(COLORS)]
             classes, mean = _classes_seen(runs[0])[:length], curves.mean(axis=0)
-            left.plot(classes, mean, color=color, ls=_LINES[i % 4], marker="o", ms=3.5, lw=1.8, label=label)
+            line = _LINES[(i + i // 12) % 4]  # the thirteenth is not the first again
+            left.plot(classes, mean, color=color, ls=line, marker="o", ms=3.5, lw=1.8, label=label)
             if len(runs) > 1:
                 error = 2.0 * curves.std(axis=0, ddof=1) / math.sqrt(len(runs))
                 left.fill_between(classes, mean - error, mean + error, color=color, alpha=0.15, lw=0)
         ticks = max((_classes_seen(runs[0]) for runs in groups.values()), key=len)
         left.set(title="Accuracy on all classes seen (%)", xlabel="classes seen", xticks=ticks[:: -(-len(ticks) // 10)])
-        left.legend(fontsize=9)
+        if below:
+            figure.legend(
+                *left.get_legend_handles_labels(),
+                fontsize=8,
+                handlelength=3.2,
+                loc="outside lower center",
+                ncols=abreast,
+            )
+        else:
+            left.legend(fontsize=9, handlelength=3.2)
         label, run = next((label, runs[0]) for label, runs in groups.items())
         _by_task(right, run)
         ticks = _classes_seen(run)
-        right.set(title=f"Accuracy by task, {label} (%)", xlabel="classes seen", xticks=ticks[:: -(-len(ticks) // 10)])
+        title = textwrap.fill(f"Accuracy by task, {label} (%)", 46)
+        right.set(title=title, xlabel="classes seen", xticks=ticks[:: -(-len(ticks) // 10)])
     return figure
 
 
@@ -147,7 +166,11 @@ def _by_task(panel: Any, run: dict[str, Any]) -> None:
         values = [matrix[i][j] for i in range(j, len(matrix))]
         panel.plot(classes[j : len(matrix)], values, color=shades[j], marker="o", ms=3.0, lw=1.3)
     low, high = panel.get_ylim()
-    heights = _apart(matrix[-1], 0.025 * (high - low))
+    gap = 0.025 * (high - low)
+    heights = _apart(matrix[-1], gap)
+    lowest = [low + gap * (0.5 + place) for place in range(len(heights))]  # none leaves the panel
+    lifted = np.maximum(np.sort(heights), lowest)
+    heights = lifted[np.argsort(np.argsort(heights, kind="stable"), kind="stable")].tolist()
     for j, height in enumerate(heights):
         panel.annotate(f" {j + 1}", (classes[len(matrix) - 1], height), fontsize=8, va="center", color=shades[j])
 

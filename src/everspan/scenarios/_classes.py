@@ -26,6 +26,8 @@ class ImageSet:
         Classes 0 to C - 1, each with images in both parts.
     names : sequence of str, optional
         The classes' names.
+    positions : int array of shape (n,), optional
+        Where the training images are in the data that they are a part of.
     """
 
     train_images: Pixels
@@ -33,6 +35,7 @@ class ImageSet:
     test_images: Pixels
     test_labels: Labels
     names: Sequence[str] = field(default=())
+    positions: Labels | None = None
 
     def __post_init__(self) -> None:
         for part in ("train", "test"):
@@ -66,7 +69,8 @@ class ImageSet:
         """A share of every class's training images in place of the test images: to choose settings honestly."""
         kept, out = split(self.train_labels, share, seed)
         images, labels = np.moveaxis(self.train_images, 1, -1), self.train_labels
-        return ImageSet(images[kept], labels[kept], images[out], labels[out], self.names)
+        positions = kept if self.positions is None else self.positions[kept]
+        return ImageSet(images[kept], labels[kept], images[out], labels[out], self.names, positions)
 
 
 @dataclass(frozen=True)

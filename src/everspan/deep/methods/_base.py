@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, cast
 
@@ -162,6 +162,10 @@ class Method(nn.Module):
     def features(self, images: Tensor) -> Tensor:
         """What herding looks at."""
         return self.network.features(images)
+
+    def needed(self) -> Iterator[nn.Parameter]:
+        """What predicting needs of all that was learned."""
+        return (p for name, p in self.named_parameters() if not name.startswith("scaffold."))
 
     def stages(self, task: ClassTask) -> int:
         """How many stages of training a task has that are as long as the first: to tell the time left."""

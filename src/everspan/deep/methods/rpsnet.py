@@ -9,7 +9,7 @@ Distillation weighs the more, the more tasks there are: that is the controller.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
@@ -50,9 +50,9 @@ class RPSNetSettings(DistilledSettings):
 
 def module(inputs: int, outputs: int, first: bool) -> nn.Sequential:
     """One module: a convolution in the first layer, a residual one of two convolutions elsewhere."""
-    layers: list[nn.Module] = [conv(inputs, outputs), nn.BatchNorm2d(outputs)]
+    layers: list[nn.Module] = [conv(inputs, outputs), nn.BatchNorm2d(outputs), nn.ReLU()]
     if not first:
-        layers += [nn.ReLU(), conv(outputs, outputs), nn.BatchNorm2d(outputs)]
+        layers += [conv(outputs, outputs), nn.BatchNorm2d(outputs)]
     return nn.Sequential(*layers)
 
 
@@ -78,17 +78,18 @@ class Merged:
         if (now := [written(one) for one in self.modules]) != self.made_of:
             self.convolutions, self.made_of = self.merge(), now
         (weight, bias), *second = self.convolutions
-        x = functional.conv2d(x, weight, bias, padding="same")
-        return functional.conv2d(functional.relu(x), *second[0], padding="same") if second else x
+        x = functional.relu(functional.conv2d(x, weight, bias, padding="same"))
+        if second:
+            return functional.conv2d(x, *second[0], padding="same")
+        return total(x.chunk(len(self.modules), dim=1))  # modules of the first layer
 
     @torch.no_grad()
     def merge(self) -> list[tuple[Tensor, Tensor]]:
         folded = [_folded(cast(nn.Sequential, one)) for one in self.modules]
-        if len(folded[0]) == 1:  # all look at the same: one convolution with the sum of their weights
-            return [(total([one[0][0] for one in folded]), total([one[0][1] for one in folded]))]
-        first = torch.cat([one[0][0] for one in folded]), torch.cat([one[0][1] for one in folded])
-        second = torch.cat([one[1][0] for one in folded], dim=1), total([one[1][1] for one in folded])
-        return [(weight.contiguous(memory_format=torch.channels_last), bias) for weight, bias in (first, second)]
+        merged = [(torch.cat([one[0][0] for one in folded]), torch.cat([one[0][1] for one in folded]))]
+        if len(folded[0]) > 1:
+            merged.append((torch.cat([one[1][0] for one in folded], dim=1), total([one[1][1] for one in folded])))
+        return [(weight.contiguous(memory_format=torch.channels_last), bias) for weight, bias in merged]
 
 
 def _folded(one: nn.Sequential) -> list[tuple[Tensor, Tensor]]:
@@ -317,6 +318,14 @@ class RPSNet(Distilled):
         """The weight of distillation: one at first, then the larger the more tasks there were."""
         later = self.session - self.settings.tasks_per_path
         return 1.0 if later <= 0 else self.settings.rigidness * later
+
+    def needed(self) -> Iterator[nn.Parameter]:
+        """Without the modules that are on no path."""
+        idle = set[nn.Parameter]()
+        for modules, row in zip(self.grid.layers, (self.grid.path | self.grid.fixed).tolist(), strict=True):
+            for one, at_work in zip(cast(nn.ModuleList, modules), row, strict=True):
+                idle |= set() if at_work else set(one.parameters())
+        return (parameter for parameter in super().needed() if parameter not in idle)
 
     def stages(self, task: ClassTask) -> int:
         return self.settings.candidates if task.index and not task.index % self.settings.tasks_per_path else 1
