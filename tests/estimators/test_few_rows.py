@@ -407,3 +407,29 @@ def test_two_rows_of_two_classes_prove_nothing():
     model = LifelongClassifier()
     for i in range(5):
         assert not model.learn_task(rng.standard_normal((2, 4)), [0, 1], task=i).met
+
+
+def test_rare_classes_of_three_are_as_probable_as_they_are():
+    rng = np.random.default_rng(0)
+
+    def draw(n):
+        X = rng.standard_normal((n, 4))
+        odds = np.exp(np.column_stack([np.full(n, 2.5), X[:, 0], X[:, 1]]))
+        shares = (odds / odds.sum(axis=1, keepdims=True)).cumsum(axis=1)
+        return X, (shares < rng.random((n, 1))).sum(axis=1)
+
+    X, y = draw(2000)
+    test, truth = draw(4000)
+    model = LifelongClassifier()
+    model.learn_task(X, y, task="a")
+    for _ in range(2):
+        probabilities = model.predict_proba(test, task="a")
+        np.testing.assert_allclose(probabilities.mean(axis=0), np.bincount(truth) / len(truth), atol=0.04)
+        assert model.score(test, truth, task="a") >= np.mean(truth == 0) - 0.01
+        model.learn_task(*draw(300), task="a")
+
+
+@pytest.mark.parametrize("name", [float("nan"), np.datetime64("NaT")])
+def test_a_name_must_be_itself(name):
+    with pytest.raises(ValueError, match="equal to itself"):
+        LifelongClassifier().learn_task(np.eye(4), [0, 1, 0, 1], task=name)

@@ -11,6 +11,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -18,6 +19,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..checks import CHECKS, HoldOut, Loss
@@ -221,7 +223,9 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             self.history_ = History()
             self._places: dict[Hashable, int] = {}
             state: Any = 0 if self.random_state is None else self.random_state
-            self._entropy = int(state) % 2**31 if isinstance(state, numbers.Integral) else int(state.randint(2**31))
+            if not isinstance(state, numbers.Integral):
+                state = check_random_state(state).randint(2**31)
+            self._entropy = int(state) % 2**31
 
     def _empty(self, origin: Array) -> Representation:
         if self.representation == "linear":
@@ -242,10 +246,14 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """The seed of the next task's splits: the same whatever the tasks before it were."""
         return self._entropy * 2**32 + len(self.history_)
 
-    def _learn_one(self, labels: Labels, rules: Rules, seed: int, alone: bool = True) -> Outcome:
-        """Learn one predictor, the only one of its task or one of several."""
+    def _learn_one(self, labels: Labels, rules: Rules, seed: int, alone: bool = True, shift: float = 0.0) -> Outcome:
+        """Learn one predictor, the only one of its task or one of several; ``shift`` is then added to its scores."""
         shrunk = self._shrunk() if alone else None
         outcome = learn(labels, self.representation_, rules, len(self.history_), seed, shrunk, self._trusted())
+        if shift:
+            fit, measured = outcome.fit, outcome.assessment
+            fit = replace(fit, intercept=fit.intercept + shift)
+            outcome = replace(outcome, fit=fit, assessment=replace(measured, scores=measured.scores + shift))
         if rules.n_features is not None and outcome.refinement is not None:
             self._warn_once(outcome.representation, outcome.refinement, rules)
         self.predictors_.add(self._kept(outcome, rules, labels.take(), alone))

@@ -320,7 +320,7 @@ class LifelongClassifier(ClassifierMixin, StreamTogether):  # type: ignore[misc]
         for place, index in enumerate(self.predictors_.of_task(position)):
             several = len(classes) > 2
             side = np.where(codes == (place if several else len(classes) - 1), 1.0, -1.0)
-            even = several and self.class_weight is None
+            even = several and self.class_weight is None and not (self._log_odds() and self.fit_intercept)
             rows = Rows(centred, side, _balanced_weight(side, weight) if even else weight)
             updated, assessment, before = self._updated(index, rows, rules, old.labels_used, alone=not several)
             kept.append(updated)
@@ -368,7 +368,8 @@ class LifelongClassifier(ClassifierMixin, StreamTogether):  # type: ignore[misc]
     ) -> list[Outcome]:
         """One halfspace a class, both sides counting the same: else "none of this class" would be good enough.
 
-        With a ``class_weight`` they count as that says.
+        Log-odds are then set back to those of the sides as often as they are. With a ``class_weight`` sides count as
+        that says.
         """
         rules = replace(rules, confidence=1.0 - (1.0 - rules.confidence) / count)
         if self.class_weight is None:
@@ -376,7 +377,12 @@ class LifelongClassifier(ClassifierMixin, StreamTogether):  # type: ignore[misc]
             rules = replace(rules, learner=balanced(rules.learner), loss=loss)
         seed = self._seed()  # the same rows are held out for every class
         sides = [np.where(codes == code, 1.0, -1.0) for code in range(count)]
-        return [self._learn_one(Table(Rows(X, side, weight)), rules, seed, alone=False) for side in sides]
+        even = self.class_weight is None and self._log_odds() and bool(self.fit_intercept)
+        shifts = [_log_odds_of(side, weight) if even else 0.0 for side in sides]
+        return [
+            self._learn_one(Table(Rows(X, side, weight)), rules, seed, alone=False, shift=shift)
+            for side, shift in zip(sides, shifts, strict=True)
+        ]
 
     def _learn_source(self, source: LabelSource, task: Hashable) -> TaskEvent:
         started, rules = time.perf_counter(), self._rules()
@@ -488,6 +494,12 @@ def _balanced_weight(side: Array, weight: Array | None) -> Array | None:
         return weight
     balance = class_balance(side, weight)
     return balance if weight is None else balance * weight
+
+
+def _log_odds_of(side: Array, weight: Array | None) -> float:
+    """Of the upper side, by how often it is there."""
+    upper, lower = (float(np.sum(chosen if weight is None else weight[chosen])) for chosen in (side > 0.0, side <= 0.0))
+    return math.log(upper / lower)
 
 
 def _error_of_largest(outcomes: list[Outcome], codes: NDArray[np.intp], weight: Array | None) -> float:

@@ -26,7 +26,7 @@ from ..threads import one_thread
 from ._base import DriftWarning, LifelongEstimator, checked_choice
 from ._labels import Demand
 from ._predictors import UPDATED, Kept
-from ._tables import checked_weight, distinct_tasks, rows_of_tasks
+from ._tables import checked_weight, distinct_tasks, is_missing, rows_of_tasks
 from ._updates import Standing, Updated, known_of, weakly_known
 
 _ROWS = 1 << 12  # of which scores are found at once: they stay in the cache
@@ -227,7 +227,8 @@ class TaskStream(LifelongEstimator):
         y : array of shape (n,)
             The labels of rows.
         task : hashable, optional
-            The task's name. A name is learned once; the task without a name gives way to the next.
+            The task's name. Rows of a name that is known are more rows of that task; the task without a name gives
+            way to the next.
         sample_weight : array of shape (n,), optional
             How often each row counts.
         """
@@ -235,6 +236,8 @@ class TaskStream(LifelongEstimator):
             return self._learn(X, y, task, sample_weight)
 
     def _learn(self, X: Any, y: Any, task: Hashable, sample_weight: Any, foreseen: Fit | None = None) -> TaskEvent:
+        if task is not None and is_missing(task):
+            raise ValueError(f"a task needs a name that is equal to itself, which {task!r} is not")
         if y is None and isinstance(X, LabelSource):
             if sample_weight is not None:
                 raise ValueError("sample_weight goes with rows, not with labels on demand")

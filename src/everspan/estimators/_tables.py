@@ -24,10 +24,18 @@ def task_names(tasks: Any, n: int) -> list[Hashable]:
         listed = names.tolist()
     if len(listed) != n:
         raise ValueError(f"tasks must name the task of each of the {n} rows, but it has {len(listed)} names")
-    missing = next((row for row, name in enumerate(listed) if name is None or name != name), None)
+    missing = next((row for row, name in enumerate(listed) if is_missing(name)), None)
     if missing is not None:
         raise ValueError(f"every row needs a task, but row {missing} has {listed[missing]!r}")
     return listed
+
+
+def is_missing(name: Hashable) -> bool:
+    """Whether it is no name: None, nan, or pandas' NA and NaT, which are not even themselves."""
+    if name is None:
+        return True
+    same = name == name
+    return not same if isinstance(same, (bool, np.bool_)) else type(name).__name__ == "NAType"
 
 
 def rows_of_tasks(tasks: Any, n: int) -> dict[Hashable, NDArray[np.intp]]:
