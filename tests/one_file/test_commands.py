@@ -57,6 +57,16 @@ def test_options_make_the_model(folder, tmp_path):
     assert open_model(folder / "a.everspan").goal == "excess"
 
 
+def test_a_text_among_numbers_and_a_column_without_a_name_are_said(tmp_path):
+    lines = ["shop,,price,x,sales"]
+    lines += [f"{i % 3},{i},{'?' if i == 77 else 0.37 * i},{0.5 * i},{i % 2}" for i in range(3000)]
+    (tmp_path / "a.csv").write_text("\n".join(lines) + "\n")
+    code, said, _ = run("learn", tmp_path / "a.everspan", tmp_path / "a.csv")
+    assert code == 0
+    assert "'price' is taken for texts: 2,999 of 3,000 are numbers, but there is '?'" in said
+    assert "left out: 1 column without a name" in said
+
+
 def test_class_weights_need_classes(tmp_path):
     rows = "".join(f"{i % 3},{0.5 * i},{0.37 * i}\n" for i in range(60))
     (tmp_path / "a.csv").write_text("shop,x,sales\n" + rows)

@@ -207,7 +207,9 @@ class TaskStream(LifelongEstimator):
     ) -> Self:
         """Learn one more task (or, with ``tasks``, the tasks of a table) on top of what is known.
 
-        ``classes`` is there for scikit-learn's callers and not needed: every task has its own.
+        Rows without a ``task`` are a task of their own, which takes the place of the last one without a name: rows that
+        come in parts need a name. ``classes`` is there for scikit-learn's callers and not needed: every task has its
+        own.
         """
         with self._all_or_nothing():
             if tasks is not None:

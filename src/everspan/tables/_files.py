@@ -35,6 +35,8 @@ class TableFile:
     kinds : dict
         Of every column with a name: "number", "boolean", "text", or why it cannot be used. Text tables say "text" of
         all: what is behind it, a `Scan` finds out.
+    nameless : int
+        Columns without a name, which are not used.
     """
 
     path: Path
@@ -43,6 +45,7 @@ class TableFile:
     delimiter: str = ","
     block: int = _BLOCK
     skipped: int = 0
+    nameless: int = 0
 
     @classmethod
     def open(cls, path: Any) -> TableFile:
@@ -78,7 +81,8 @@ class TableFile:
             with pa.memory_map(str(path)) as source, opened(source) as file:
                 schema = file.schema
         _check_names(path, schema.names)
-        return cls(path, format, {field.name: _kind_of(field.type) for field in schema if field.name})
+        kinds = {field.name: _kind_of(field.type) for field in schema if field.name}
+        return cls(path, format, kinds, nameless=sum(not field.name for field in schema))
 
     @classmethod
     def _text(cls, path: Path, format: str) -> TableFile:
@@ -89,7 +93,7 @@ class TableFile:
         table = cls(path, format, {}, delimiter, max(_BLOCK, _LINES * len(line)), int(said is not None))
         names = table._reader(None).schema.names
         _check_names(path, names)
-        return replace(table, kinds={name: TEXT for name in names if name})
+        return replace(table, kinds={name: TEXT for name in names if name}, nameless=sum(not name for name in names))
 
     def batches(
         self, columns: Sequence[str], *, task: str | None = None, target: str | None = None, keep: Sequence[str] = ()

@@ -18,6 +18,7 @@ MOST_NUMBERS = 100  # of a text column: the values that occur most often have a 
 MOST_CLASSES = 20  # different whole numbers that are taken for classes
 _TASKS = {"task", "customer", "tenant", "user", "client", "account", "sensor", "device", "machine", "school", "store"}
 _TASKS |= {"shop", "patient", "subject", "group", "site", "field", "respondent", "household", "company"}
+_NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
 _TARGETS = ("target", "label", "y", "class", "outcome", "response")
 
 
@@ -70,6 +71,8 @@ class _Found:
     mean: float = 0.0
     squares: float = 0.0  # sum of squared distances from the mean
     values: Counter[str] | None = field(default_factory=Counter)  # None: too many
+    numeric: int = 0  # texts that are numbers, while most are
+    odd: str | None = None  # the first that is not
 
     def look(self, values: Any) -> None:
         import pyarrow.compute as pc
@@ -85,6 +88,7 @@ class _Found:
                     self.values[entry["values"]] += entry["counts"]
             if len(self.values) > MOST_VALUES:
                 self.values = None
+        self._look_for_odd(values, numbers is not None)
         plain = numbers if numbers is not None else truth
         if plain is not None:
             known = plain[~np.isnan(plain)]
@@ -94,6 +98,21 @@ class _Found:
             self.whole = self.whole and bool((known == np.floor(known)).all())
         self.present += len(values) - absent
         self.missing += absent
+
+    def _look_for_odd(self, values: Any, all_numbers: bool) -> None:
+        """Count numbers beside the texts that keep a column from being one of numbers."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        given = len(values) - values.null_count
+        if all_numbers:
+            self.numeric += given
+        elif pa.types.is_string(values.type) and (not self.present or 2 * self.numeric > self.present):
+            are = pc.fill_null(pc.match_substring_regex(values, _NUMBER), True)
+            self.numeric += are.true_count - values.null_count
+            others = values.filter(pc.invert(are))
+            if self.odd is None and len(others):
+                self.odd = str(others[0])
 
     def _add(self, known: NDArray[np.float64]) -> None:
         """Mean and squares with these numbers too (Chan, Golub and LeVeque 1983)."""
@@ -169,6 +188,8 @@ class Scan:
                 left_out.setdefault(held, []).append(name)
         columns = [scan._column(name, found[name], left_out) for name in chosen]
         scan.notes += [f"left out: {quoted(names)}: {why}" for why, names in left_out.items()]
+        if table.nameless:
+            scan.notes.append(f"left out: {table.nameless} column{'s' * (table.nameless > 1)} without a name")
         if found[target].numbers and len(found[target].values or ()) > 2 and kind is None:
             whole = _target_of(target, found[target], kind) == "integer"
             taken = "classes: --kind regression" if whole else "numbers to predict: --kind classification"
@@ -227,6 +248,11 @@ class Scan:
             if found.dates:
                 left_out.setdefault("is a date or a time", []).append(name)
                 return None
+            if found.odd is not None and found.numeric >= 0.9 * found.present and found.numeric > 20:
+                self.notes.append(
+                    f"{name!r} is taken for texts: {found.numeric:,} of {found.present:,} are numbers, but there is "
+                    f"{found.odd!r:.40}; empty cells in its place would leave a column of numbers"
+                )
             if found.values is None:
                 left_out.setdefault(f"has more than {MOST_VALUES:,} different texts", []).append(name)
                 return None
