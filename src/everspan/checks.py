@@ -319,8 +319,10 @@ def left_out_assessment(loss: Loss, rows: Rows, fitted: Scorer, scores: Array) -
     return Assessment(error, plausible, None, None, training, None, np.arange(len(rows)), scores)
 
 
-def without_lone_rows(y: Array, scores: Array) -> Array:
+def without_lone_rows(y: Array, scores: Array, weight: Array | None = None) -> Array:
     """Scores of rows left out of a halfspace's: the only row of its side leaves with all that is known of that side.
+
+    One that counts twice or more is not alone.
 
     Examples
     --------
@@ -333,12 +335,9 @@ def without_lone_rows(y: Array, scores: Array) -> Array:
     if n < 2 or upper not in (1, n - 1):
         return scores
     scores, certain = scores.copy(), math.log(n)
-    if upper == 1:
-        place = int(np.argmax(y))
-        scores[place] = min(scores[place], -certain)
-    if upper == n - 1:
-        place = int(np.argmin(y))
-        scores[place] = max(scores[place], certain)
+    for alone, place, sign in ((upper == 1, int(np.argmax(y)), -1.0), (upper == n - 1, int(np.argmin(y)), 1.0)):
+        if alone and (weight is None or weight[place] < 2.0):
+            scores[place] = sign * max(sign * scores[place], certain)
     return scores
 
 

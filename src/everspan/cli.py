@@ -19,8 +19,8 @@ from .file_commands import add_commands
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    if arguments is not None:
-        return _main(list(arguments))
+    if arguments is not None or sys.stdout is None:
+        return _main(sys.argv[1:] if arguments is None else list(arguments))
     out = sys.stdout
     sys.stdout = cast(TextIO, _WhileRead(out))
     try:

@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from .checks import Assessment, AutoCheck, Check, CrossValidation, HoldOut, LeaveOneOut, Loss, without_lone_rows
-from .learners import Fit, Learner
+from .learners import Fit, Learner, changed
 from .representation import Refiner, Representation, SubspaceRefiner
 from .spread import Spread
 from .tasks import Action, Array, Labels, Rows
@@ -276,8 +276,8 @@ class _Trial:
         unseen = getattr(fit, "unseen", None)
         if unseen is None or self.rules.regression or hasattr(learner, "prior"):
             return fit
-        known = without_lone_rows(rows.y, unseen)
-        return fit if known is unseen else replace(fit, unseen=known)
+        known = without_lone_rows(rows.y, unseen, rows.weight)
+        return fit if known is unseen else changed(fit, unseen=known)
 
     def distance_in_error(self, direct: _Measured) -> float:
         """The error of a direct fit less what is noise: how far it seems to be from the best direction."""

@@ -18,6 +18,7 @@ from .tasks import Array, Rows
 
 FIRST = 8  # tasks before there is a prior
 _DOUBT = 0.03  # share of a weak prior's variance by which a task may always stray
+_LEAST = 0.25  # of the curvature with which a quadratic is nowhere below the loss
 MOST_COLUMNS = 50  # beyond them covariances cost more than they tell
 
 
@@ -145,17 +146,16 @@ def summaries_of_numbers(X: Array, y: Array, constant: bool, weight: Array | Non
 def summaries_of_signs(X: Array, y: Array, constant: bool, solutions: Array, weight: Array | None = None) -> Array:
     """The same of halfspaces, at predictors of log-odds: solutions of shape (tasks, weights).
 
-    The quadratic touches the loss there and is nowhere below it (Jaakkola and Jordan 2000). The loss's own curvature
-    would say nothing of rows that are told apart with ease, and one more row could overthrow them all.
+    The quadratic has the slope of the loss there and its curvature, but for rows told apart with ease: of these
+    the curvature would say nothing, and one more row could overthrow them all. They have a share of that with which a
+    quadratic is nowhere below the loss (Jaakkola and Jordan 2000).
     """
     Z = _with_constants(X, constant)
     scores = np.matmul(Z, solutions[:, :, None])[:, :, 0]
-    small = np.abs(scores) < 1e-4
-    curvature = np.where(small, 0.25, (expit(scores) - 0.5) / np.where(small, 1.0, scores))
-    target = np.where(y > 0.0, 0.5, -0.5)
-    if weight is not None:
-        curvature, target = weight * curvature, weight * target
-    return _packed(Z, curvature, target, np.zeros(len(y)), np.add.reduce(curvature, -1))
+    pull, curvature = _pull_and_curvature(scores, y, weight)
+    above = 0.5 * np.tanh(0.5 * np.abs(scores)) / np.maximum(np.abs(scores), 1e-4)
+    curvature = np.maximum(curvature, _LEAST * (above if weight is None else weight * above))
+    return _packed(Z, curvature, curvature * scores + pull, np.zeros(len(y)), np.add.reduce(curvature, -1))
 
 
 def _packed(Z: Array, weight: Array | None, target: Array, squares: Array, counts: Array) -> Array:

@@ -433,3 +433,101 @@ def test_rare_classes_of_three_are_as_probable_as_they_are():
 def test_a_name_must_be_itself(name):
     with pytest.raises(ValueError, match="equal to itself"):
         LifelongClassifier().learn_task(np.eye(4), [0, 1, 0, 1], task=name)
+
+
+@pytest.mark.parametrize("mean", [0.0, 1000.0])
+def test_one_row_more_of_few_hardly_changes_a_regression(mean):
+    rng = np.random.default_rng(0)
+    truth, X = rng.standard_normal(10), rng.standard_normal((521, 10))
+    y = mean + X @ truth + 0.1 * rng.standard_normal(521)
+    model = LifelongRegressor(goal="excess")
+    model.learn_task(X[:20], y[:20], task="a")
+    before = model.score(X[21:], y[21:], task="a")
+    model.learn_task(X[20:21], y[20:21], task="a")
+    assert model.score(X[21:], y[21:], task="a") > before - 0.01
+
+
+def test_a_task_that_grew_from_few_rows_is_not_held_back_by_them():
+    scores = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        truth, X = rng.standard_normal(20), rng.standard_normal((2120, 20))
+        model = LifelongClassifier()
+        for part in (slice(0, 20), slice(20, 120)):
+            model.learn_task(X[part], X[part] @ truth > 0.0, task="a")
+        scores.append(model.score(X[120:], X[120:] @ truth > 0.0, task="a"))
+    assert np.mean(scores) > 0.89
+
+
+def test_a_proved_task_is_not_moved_after_an_update():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((6000, 6))
+    labels = [X @ rng.standard_normal(6) > 0.0 for _ in range(4)]
+    model = LifelongClassifier(accept="bound", epsilon=0.1, n_features=2, prior=None)
+    model.learn_task(X[:1500], labels[0][:1500], task=0)
+    model.learn_task(X[1500:1600], labels[0][1500:1600], task=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for task in (1, 2, 3):
+            model.learn_task(X[:1500], labels[task][:1500], task=task)
+    assert model.score(X[4000:], labels[0][4000:], task=0) > 0.98
+
+
+def test_a_lone_row_that_counts_often_is_not_alone():
+    rng = np.random.default_rng(0)
+    X, y, weight = rng.standard_normal((40, 3)), np.zeros(40, dtype=int), np.ones(40)
+    X[0], y[0], weight[0] = X[0] + 4.0, 1, 20.0
+    assert LifelongClassifier().learn_task(X, y, sample_weight=weight).error == 0.0
+    assert LifelongClassifier().learn_task(X, y).error > 0.0
+
+
+def test_single_rows_say_nothing_of_an_area():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((150, 5))
+    y = X @ rng.standard_normal(5) + rng.standard_normal(150) > 0.0
+    model = LifelongClassifier(loss="auc")
+    first = model.learn_task(X[:100], y[:100], task=0)
+    for i in range(100, 150):
+        event = model.learn_task(X[i : i + 1], y[i : i + 1], task=0)
+    assert event.error == first.error
+
+
+def test_a_task_learned_anew_from_rows_held_out_or_on_features_that_go():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((3000, 3))
+    model = LifelongClassifier()
+    model.learn_task(X[:300], X[:300, 0] > 0.0, task=0)
+    model.learn_task(X[:30], rng.random(30) > 0.5, task=1)
+    model.learn_task(X[:2000], X[:2000, 1] > 0.0, task=1)
+    assert model.score(X[2000:], X[2000:, 1] > 0.0, task=1) > 0.98
+
+    rng = np.random.default_rng(5)
+    model, truth = LifelongClassifier(loss="log_loss", prior=None), rng.standard_normal(20)
+    X = rng.standard_normal((400, 20))
+    model.learn_task(X, X @ truth > 0.0, task=0)
+    model.learn_task(rng.standard_normal((3, 20)), np.array([0, 1, 1]), task="x")
+    X = rng.standard_normal((100, 20))
+    model.learn_task(X, X @ rng.standard_normal(20) > 0.0, task=1)
+    n = int(rng.choice([10, 20, 30]))
+    X = rng.standard_normal((n, 20))
+    model.learn_task(X, (X @ truth + 2.0 * rng.standard_normal(n) > 0.0).astype(int), task="x")
+    assert np.isfinite(model.decision_function(X, task="x")).all()
+
+
+def test_zero_has_no_sign_in_a_file(tmp_path):
+    X = np.random.default_rng(0).standard_normal((50, 3))
+    model = LifelongClassifier(learner="averaging")
+    model.learn_task(X, X[:, 0] > 0.0, task=0)
+    model.learn_task(np.ones((4, 3)), np.array([0, 1, 1, 1]), task=1)
+    model.save(tmp_path / "a.everspan")
+    np.testing.assert_array_equal(
+        LifelongClassifier.load(tmp_path / "a.everspan").predict(X, task=1), model.predict(X, task=1)
+    )
+
+
+def test_names_that_are_not_themselves_are_refused_among_many():
+    X = np.random.default_rng(0).standard_normal((20, 4))
+    model = LifelongClassifier()
+    model.learn_tasks((i, X, (X[:, 0] > 0.0).astype(int)) for i in range(10))
+    with pytest.raises(ValueError, match="equal to itself"):
+        model.learn_tasks([("more", X, (X[:, 0] > 0.0).astype(int)), (float("nan"), X, (X[:, 0] > 0.0).astype(int))])

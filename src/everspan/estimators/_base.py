@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..checks import CHECKS, HoldOut, Loss
 from ..functions import ReLU
-from ..learners import Learner, named_learner
+from ..learners import Learner, changed, named_learner
 from ..lifelong import Outcome, Rules, learn, refine
 from ..representation import LinearRepresentation, Representation, SubspaceRefiner
 from ..spread import Spread
@@ -252,7 +252,7 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         outcome = learn(labels, self.representation_, rules, len(self.history_), seed, shrunk, self._trusted())
         if shift:
             fit, measured = outcome.fit, outcome.assessment
-            fit = replace(fit, intercept=fit.intercept + shift)
+            fit = changed(fit, intercept=fit.intercept + shift)
             outcome = replace(outcome, fit=fit, assessment=replace(measured, scores=measured.scores + shift))
         if rules.n_features is not None and outcome.refinement is not None:
             self._warn_once(outcome.representation, outcome.refinement, rules)

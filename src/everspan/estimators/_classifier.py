@@ -326,13 +326,17 @@ class LifelongClassifier(ClassifierMixin, StreamTogether):  # type: ignore[misc]
             kept.append(updated)
             scores.append(before)
             unseen.append(assessment.scores)
-        wrong, wrong_before = (places_of(np.column_stack(found), classes) != codes for found in (unseen, scores))
+        judged = assessment.rows  # all, unless it was learned anew with rows held out
+        wrong = places_of(np.column_stack(unseen), classes) != codes[judged]
+        wrong_before = places_of(np.column_stack(scores), classes) != codes
         expected = clopper_pearson(round(old.error * old.labels_used), old.labels_used, _RISK)[1]
         surely = clopper_pearson(int(wrong_before.sum()), len(wrong_before), _RISK)[0]
         drift = float(np.average(wrong_before, weights=weight)) if surely > expected else None
-        error = float(np.average(wrong, weights=weight))
+        error = float(np.average(wrong, weights=None if weight is None else weight[judged]))
         if len(classes) <= 2 and self.loss != "error":
-            error = rules.loss(rows).mean(rows, assessment.scores)
+            error = rules.loss(rows).mean(rows.part(judged), assessment.scores)
+            if self.loss == "auc" and rows.y.min() == rows.y.max():
+                error = math.nan  # there is no pair to order
         return self._record_update(task, kept, error, drift, len(y), rules, started)
 
     def _classes_with(self, position: int, y: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,6 +87,10 @@ class Predictors:
     def of_task(self, position: int) -> range:
         """The predictors of the task at this position of the stream."""
         return range(self._task_ends[position - 1] if position else 0, self._task_ends[position])
+
+    def task_of(self, index: int) -> int:
+        """The position of the task that a predictor is one of."""
+        return bisect_right(self._task_ends, index)
 
     def __len__(self) -> int:
         return len(self._versions)

@@ -86,7 +86,7 @@ class LifelongRegressor(RegressorMixin, StreamTogether):  # type: ignore[misc]
         weight = np.ones(len(rows)) if rows.weight is None else rows.weight
         total, squares = count + float(weight.sum()), square + float(weight.dot(np.square(rows.y)))
         mean = (float(moment[-1]) + float(weight.dot(rows.y))) / total if self.fit_intercept else 0.0
-        return SquaredError(max(squares / total - mean**2, 1e-12 * squares / total) or 1.0)
+        return SquaredError(max(squares / total - mean**2, 1e-15 * squares / total) or 1.0)
 
     def _prepare_labels(self, y: Any, n: int) -> Any:
         if y is None:
@@ -145,9 +145,12 @@ class LifelongRegressor(RegressorMixin, StreamTogether):  # type: ignore[misc]
         """Whether residuals on new rows are surely larger than noise and the uncertainty of the weights make them."""
         standing = self._standing(index)
         known, (_, _, _, count) = standing.known, standing.summary.parts()
+        leans = self._leans(self.predictors_.at(index))
+        if not leans and count <= 2 * len(known.mean):
+            return False  # nobody can tell a change from what was not known
         Z = with_constant(standing.coordinates(self.representation_.lift(rows.X)), bool(self.fit_intercept))
         variance = known.noise + np.add.reduce(Z * np.linalg.solve(known.precision, Z.T).T, 1)
-        freedom = max(count - (0 if self._on_prior(self.predictors_.at(index)) else len(known.mean)), 1.0)
+        freedom = max(count - (0 if leans else len(known.mean)), 1.0)
         surely, _ = mean_square_bounds((rows.y - Z.dot(known.mean)) / np.sqrt(variance), _RISK)
         return surely > freedom / float(chdtri(freedom, 1.0 - _RISK))
 

@@ -160,8 +160,8 @@ def _predictor_row(task: int, place: int, kept: Kept) -> tuple[Any, ...]:
     reference, plausible = kept.errors
     coefficients, summary = kept.coefficients.tobytes(), kept.summary.tobytes()
     return (
-        *(task, place, kept.version, kept.feature, coefficients, float(kept.intercept)),
-        *(float(reference), float(plausible), summary, int(kept.doubt), float(kept.foreseen)),
+        *(task, place, kept.version, kept.feature, coefficients, float(kept.intercept) + 0.0),  # SQLite has no -0.0
+        *(float(reference) + 0.0, float(plausible) + 0.0, summary, int(kept.doubt), float(kept.foreseen) + 0.0),
     )
 
 

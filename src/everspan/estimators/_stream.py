@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from ..checks import LeaveOneOut, Loss, plausible_error
+from ..checks import AreaAbove, LeaveOneOut, Loss, plausible_error
 from ..empirical_bayes import learn_prior
 from ..learners import Fit, Learner
 from ..lifelong import FEW, Outcome, Rules, learn
@@ -303,23 +303,24 @@ class TaskStream(LifelongEstimator):
         own, constant = self.predictors_.at(index), bool(self.fit_intercept)
         direction = self.predictors_.original(index, self.representation_)
         summary, in_columns = Summary(own.summary), self._of_columns(own.version, own.doubt)
-        if self._on_prior(own):
+        if self._leans(own):
             assert self.prior_ is not None
             return Standing(None, self.prior_.after(summary), summary)
         if own.version >= 0:
             directions, weights = self.predictors_.bases[own.version], own.coefficients
             assert directions is not None
             if in_columns and not directions.shape[1]:  # there was no feature yet
-                return Standing(None, weakly_known(summary, constant, self._regression), summary)
-            summary = summary.through(directions, constant) if in_columns else summary
+                directions, weights = None, np.zeros(self.n_features_in_)
+            else:
+                summary = summary.through(directions, constant) if in_columns else summary
         elif in_columns:
             directions, weights = None, direction
         else:
             directions, weights = direction[:, None], np.ones(1)
         weights = np.append(weights, own.intercept) if constant else weights
-        if summary.count() * (1.0 if self._regression else 4.0) <= 2 * len(weights):
-            return Standing(directions, weakly_known(summary, constant, self._regression), summary)
-        return Standing(directions, known_of(summary, weights, self._regression), summary)
+        few = self.history_[self.predictors_.task_of(index)].labels_used <= 2 * len(weights)
+        known = weakly_known if few else known_of
+        return Standing(directions, known(summary, weights, self._regression), summary)
 
     @one_thread()
     def _updated(self, index: int, rows: Rows, rules: Rules, used: int, alone: bool = True) -> Updated:
@@ -332,13 +333,14 @@ class TaskStream(LifelongEstimator):
         learner, loss = Shrunk(standing.known, self._regression, constant), self._loss_with(rows, standing.summary)
         fit, assessment = LeaveOneOut().measure(learner.fit, Z, loss, 1.0 - rules.confidence, 0)
         assert isinstance(fit, Fit)
-        fails = assessment.error > rules.epsilon and own.feature < 0 and not self._on_prior(own)
+        fails = assessment.error > rules.epsilon and own.feature < 0 and not self._leans(own)
         if alone and fails and _can_replace(rows, used):
             outcome = learn(
                 Table(rows), known, rules, len(self.history_), self._seed(), self._shrunk(), self._trusted()
             )
             if outcome.assessment.plausible < assessment.error:  # the new rows say more than both did here
                 kept = self._kept(outcome, rules, rows, alone)
+                self.predictors_.update(index, kept)  # what it stands on is still needed
                 self._take_up(outcome)
                 return Updated(kept, outcome.assessment, before)
         weights = np.append(fit.coef, fit.intercept) if constant else fit.coef
@@ -346,18 +348,20 @@ class TaskStream(LifelongEstimator):
         whole = standing.directions.dot(fit.coef) if lifts and standing.directions is not None else fit.coef
         if self._of_columns(own.version, own.doubt):
             Z, weights = rows, np.append(whole, fit.intercept) if constant else whole
-        if self._on_prior(own):
+        if self._leans(own):
             new = self._doubtful(Z, standing.known)
         else:
             new = self._in_short(Z, weights if self._log_odds() else None)
-        stays = own.version >= 0 and standing.directions is not None and not self._on_prior(own)
-        share = _share_of_old(used, len(rows))
-        error = share * own.errors[0] + (1.0 - share) * rules.value(assessment)
+        stays = own.version >= 0 and standing.directions is not None and not self._leans(own)
+        share = 1.0 if _is_blind(loss, rows) else _share_of_old(used, len(rows))
+        old_error = own.errors[0] if math.isfinite(own.errors[0]) else own.errors[1]
+        error = share * old_error + (1.0 - share) * assessment.error
+        plausible = max(plausible_error(loss, error, used + len(rows)) - loss.share(fit.noise), 0.0)
         kept = own._replace(
             version=own.version if stays else UPDATED if own.feature >= 0 else -2,
             coefficients=fit.coef if stays else whole,
             intercept=fit.intercept,
-            errors=(error, float(max(plausible_error(loss, error, used + len(rows)) - loss.share(fit.noise), 0.0))),
+            errors=(math.inf if rules.accept == "bound" else error, float(plausible)),
             summary=(Summary(own.summary) + new).packed,
         )
         return Updated(kept, assessment, before)
@@ -388,7 +392,9 @@ class TaskStream(LifelongEstimator):
             self.__dict__.pop(cache, None)
         old = self.history_[position]
         used = old.labels_used + labels
-        if drift is None and not math.isnan(old.error):
+        if math.isnan(error):
+            error = old.error
+        elif drift is None and not math.isnan(old.error):
             share = _share_of_old(old.labels_used, labels)
             error = share * old.error + (1.0 - share) * error
         met = error <= rules.epsilon or (rules.goal == "excess" and old.met and drift is None)
@@ -469,13 +475,23 @@ class TaskStream(LifelongEstimator):
             return self._through_prior(index, own)
         moves = isinstance(self.representation_, LinearRepresentation)  # Assumption 1 says nothing of functions
         moves = moves and self.old_tasks == "reproject" and rules.refiner is not None
-        spread = rules.spread if moves else None
+        spread = rules.spread if moves and not (own.version == UPDATED and self._knows_better(index)) else None
         proved = rules.accept == "bound"
         return self.predictors_.read(index, self.representation_, spread, rules.epsilon, proved)
 
+    def _knows_better(self, index: int) -> bool:
+        """Whether a task that grew has by now seen about as many labels as all that the features rest on beside it."""
+        known: Any = self.representation_
+        others = np.delete(known.labels, self.predictors_.at(index).feature)
+        return float(others.sum()) < 4.0 * self.history_[self.predictors_.task_of(index)].labels_used
+
     def _on_prior(self, own: Kept) -> bool:
-        """Whether a predictor is read through the prior: it was learned so, or has doubts, and the prior is trusted."""
-        if self.prior_ is None or self.prior is None or self.old_tasks == "freeze":
+        """Whether a predictor is read through the prior, which may have changed since it was learned."""
+        return self.old_tasks != "freeze" and self._leans(own)
+
+    def _leans(self, own: Kept) -> bool:
+        """Whether the prior has a word in a predictor: it was learned so, or has doubts, and the prior is trusted."""
+        if self.prior_ is None or self.prior is None:
             return False
         return own.doubt == 3 or (own.doubt > 0 and self.prior_.trusted)
 
@@ -508,6 +524,11 @@ class TaskStream(LifelongEstimator):
             intercept = float(np.mean([scale * b for scale, (_, b) in zip(scales, reads, strict=True)]))
             known = self._average = (stamp, direction, intercept)
         return known[1], known[2]
+
+
+def _is_blind(loss: Loss, rows: Rows) -> bool:
+    """Whether rows say nothing of a loss: there is no pair to order."""
+    return isinstance(loss, AreaAbove) and bool(rows.y.min() == rows.y.max())
 
 
 def _share_of_old(used: int, new: int) -> float:

@@ -20,6 +20,7 @@ from ..tasks import Array, Rows, TaskEvent
 from ..threads import one_thread
 from ._base import distinct_means
 from ._stream import EARLY, TaskStream
+from ._tables import is_missing
 
 _TOGETHER = 512  # tasks that are fitted together at most
 
@@ -186,7 +187,7 @@ class StreamTogether(TaskStream):
         """New tasks that may need no preparation, those together that have as many rows and labels of one type."""
         names, alike, can = set[Hashable](), dict[Any, list[int]](), dict[Any, bool]()
         for place, (task, X, y) in enumerate(tasks):
-            if task is None or task in self._places or task in names:
+            if is_missing(task) or task in self._places or task in names:
                 continue
             names.add(task)
             if not self._has_shape(X) or type(y) is not np.ndarray or y.shape != X.shape[:1]:

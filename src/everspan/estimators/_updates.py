@@ -52,20 +52,18 @@ def known_of(summary: Summary, weights: Array, regression: bool) -> Prior:
     return Prior(weights, precision + floor * np.eye(len(gram)), noise)
 
 
-def weakly_known(summary: Summary, constant: bool, regression: bool) -> Prior:
-    """What a task's own rows say about its weights, next to as good as nothing: there may be fewer rows than columns.
+def weakly_known(summary: Summary, weights: Array, regression: bool) -> Prior:
+    """The same where rows are few for the weights: what they do not tell stays about as it is.
 
-    Each column is taken to be worth log-odds of about a half, or as nothing as a tenth of a row says.
+    Each column's weight may be off by log-odds of about one, or in a regression by what a tenth of a row cannot tell.
     """
     gram, moment, square, count = summary.parts()
     squares = np.diag(gram) / max(count, 1e-300)
-    weak = np.where(squares > 0.0, 0.1 * squares if regression else 4.0 * squares, 1.0)
-    if constant:
-        weak[-1] = 0.1
+    weak = np.diag(np.where(squares > 0.0, 0.1 * squares if regression else squares, 1.0))
     noise = 1.0
     if regression:
-        inverse = np.linalg.inv(gram + np.diag(weak))
-        weights = inverse.dot(moment)
-        left = max(square - 2.0 * weights.dot(moment) + weights.dot(gram).dot(weights), 1e-9 * square, 1e-300)
+        inverse = np.linalg.inv(gram + weak)
+        solution = inverse.dot(moment + weak.dot(weights))
+        left = max(square - 2.0 * solution.dot(moment) + solution.dot(gram).dot(solution), 1e-12 * square, 1e-300)
         noise = left / max(count - float(np.vdot(inverse, gram)), 1e-3 * count, 1e-300)
-    return Prior(np.zeros(len(gram)), np.diag(weak) / noise, noise).after(summary)
+    return Prior(weights, weak / noise, noise).after(summary)

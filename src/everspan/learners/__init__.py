@@ -1,7 +1,7 @@
 """Single-task learners: labelled rows in, a direction out. They know nothing of streams or representations."""
 
 from ._auto import PROBABILISTIC, Auto, Foreign, balanced, is_probabilistic, named_learner
-from ._base import Fit, Fits, Learner, cache_parts, class_balance
+from ._base import Fit, Fits, Learner, cache_parts, changed, class_balance
 from ._bayes_point import BayesPoint
 from ._logistic import Logistic
 from ._multinomial import MultinomialFit, fit_multinomial
@@ -27,6 +27,7 @@ __all__ = [
     "activations",
     "balanced",
     "cache_parts",
+    "changed",
     "class_balance",
     "fit_multinomial",
     "is_probabilistic",

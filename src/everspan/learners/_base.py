@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from itertools import pairwise
 from typing import Any, Protocol, TypeVar
 
@@ -40,6 +41,16 @@ class Fit:
     def scores(self, X: Array) -> Array:
         scores: Array = X.dot(self.coef) + self.intercept
         return scores
+
+
+def changed(fit: Any, **values: Any) -> Any:
+    """A copy of a fit, of whatever class, with some of its attributes changed."""
+    if is_dataclass(fit) and not isinstance(fit, type):
+        return replace(fit, **values)
+    other = copy.copy(fit)
+    for name, value in values.items():
+        setattr(other, name, value)
+    return other
 
 
 @dataclass(frozen=True, slots=True)
