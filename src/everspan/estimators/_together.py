@@ -19,8 +19,9 @@ from ..representation import LinearRepresentation
 from ..tasks import Array, Rows, TaskEvent
 from ..threads import one_thread
 from ._base import distinct_means
-from ._stream import EARLY, TaskStream
+from ._stream import EARLY
 from ._tables import is_missing
+from ._updates import UpdatedStream
 
 _TOGETHER = 512  # tasks that are fitted together at most
 
@@ -92,7 +93,7 @@ class Block:
         return int(rest.argmin()) if not rest.all() else len(rest)
 
 
-class StreamTogether(TaskStream):
+class StreamTogether(UpdatedStream):
     """A stream whose tasks can be learned many at a time."""
 
     def learn_tasks(self, stream: Iterable[tuple[Hashable, Any, Any]]) -> list[TaskEvent]:

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+import time
+import warnings
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from ..checks import Assessment
-from ..prior import Prior, Summary
-from ..tasks import Array
-from ._predictors import Kept
+from ..checks import AreaAbove, Assessment, LeaveOneOut, Loss, plausible_error
+from ..learners import Fit
+from ..lifelong import FEW, Rules, learn
+from ..prior import Prior, Shrunk, Summary
+from ..tasks import Array, Rows, Table, TaskEvent
+from ..threads import one_thread
+from ._base import DriftWarning
+from ._predictors import UPDATED, Kept
+from ._stream import TaskStream
 
 
 @dataclass(frozen=True)
@@ -67,3 +77,147 @@ def weakly_known(summary: Summary, weights: Array, regression: bool) -> Prior:
         left = max(square - 2.0 * solution.dot(moment) + solution.dot(gram).dot(solution), 1e-12 * square, 1e-300)
         noise = left / max(count - float(np.vdot(inverse, gram)), 1e-3 * count, 1e-300)
     return Prior(weights, weak / noise, noise).after(summary)
+
+
+class UpdatedStream(TaskStream):
+    """A stream whose tasks may come again with more rows."""
+
+    def _standing(self, index: int) -> Standing:
+        """Where a predictor stands as more rows come."""
+        own, constant = self.predictors_.at(index), bool(self.fit_intercept)
+        direction = self.predictors_.original(index, self.representation_)
+        summary, in_columns = Summary(own.summary), self._of_columns(own.version, own.doubt)
+        if self._leans(own):
+            assert self.prior_ is not None
+            return Standing(None, self.prior_.after(summary), summary)
+        if own.version >= 0:
+            directions, weights = self.predictors_.bases[own.version], own.coefficients
+            assert directions is not None
+            if in_columns and not directions.shape[1]:  # there was no feature yet
+                directions, weights = None, np.zeros(self.n_features_in_)
+            else:
+                summary = summary.through(directions, constant) if in_columns else summary
+        elif in_columns:
+            directions, weights = None, direction
+        else:
+            directions, weights = direction[:, None], np.ones(1)
+        weights = np.append(weights, own.intercept) if constant else weights
+        few = self.history_[self.predictors_.task_of(index)].labels_used <= 2 * len(weights)
+        known = weakly_known if few else known_of
+        return Standing(directions, known(summary, weights, self._regression), summary)
+
+    @one_thread()
+    def _updated(self, index: int, rows: Rows, rules: Rules, used: int, alone: bool = True) -> Updated:
+        """A predictor after more rows of its task, of which it has used so many."""
+        own, known, constant = self.predictors_.at(index), self.representation_, bool(self.fit_intercept)
+        standing, lifted = self._standing(index), known.lift(rows.X)
+        direction, intercept = self._direction(index, rules)
+        before = known.scores(lifted, direction) + intercept
+        Z = replace(rows, X=standing.coordinates(lifted))
+        learner, loss = Shrunk(standing.known, self._regression, constant), self._loss_with(rows, standing.summary)
+        fit, assessment = LeaveOneOut().measure(learner.fit, Z, loss, 1.0 - rules.confidence, 0)
+        assert isinstance(fit, Fit)
+        fails = assessment.error > rules.epsilon and own.feature < 0 and not self._leans(own)
+        if alone and fails and _can_replace(rows, used):
+            outcome = learn(
+                Table(rows), known, rules, len(self.history_), self._seed(), self._shrunk(), self._trusted()
+            )
+            if outcome.assessment.plausible < assessment.error:  # the new rows say more than both did here
+                kept = self._kept(outcome, rules, rows, alone)
+                self.predictors_.update(index, kept)  # what it stands on is still needed
+                self._take_up(outcome)
+                return Updated(kept, outcome.assessment, before)
+        weights = np.append(fit.coef, fit.intercept) if constant else fit.coef
+        lifts = standing.directions is not None and (own.version < 0 or self._of_columns(own.version, own.doubt))
+        whole = standing.directions.dot(fit.coef) if lifts and standing.directions is not None else fit.coef
+        if self._of_columns(own.version, own.doubt):
+            Z, weights = rows, np.append(whole, fit.intercept) if constant else whole
+        if self._leans(own):
+            new = self._doubtful(Z, standing.known)
+        else:
+            new = self._in_short(Z, weights if self._log_odds() else None)
+        stays = own.version >= 0 and standing.directions is not None and not self._leans(own)
+        share = 1.0 if _is_blind(loss, rows) else _share_of_old(used, len(rows))
+        old_error = own.errors[0] if math.isfinite(own.errors[0]) else own.errors[1]
+        error = share * old_error + (1.0 - share) * assessment.error
+        plausible = max(plausible_error(loss, error, used + len(rows)) - loss.share(fit.noise), 0.0)
+        kept = own._replace(
+            version=own.version if stays else UPDATED if own.feature >= 0 else -2,
+            coefficients=fit.coef if stays else whole,
+            intercept=fit.intercept,
+            errors=(math.inf if rules.accept == "bound" else error, float(plausible)),
+            summary=(Summary(own.summary) + new).packed,
+        )
+        return Updated(kept, assessment, before)
+
+    def _loss_with(self, rows: Rows, summary: Summary) -> Loss:
+        """The loss of new rows of a task, beside those in its summary."""
+        return self._make_loss(rows)
+
+    def _record_update(
+        self,
+        task: Hashable,
+        kept: list[Kept],
+        error: float,
+        drift: float | None,
+        labels: int,
+        rules: Rules,
+        started: float,
+    ) -> TaskEvent:
+        """Write an update into the history; nothing may fail after this.
+
+        The error is that on old rows, as it was, and on new ones, unless the task has changed. With goal="excess" a
+        task that was within epsilon of what it reaches alone is taken to be so still, unless it has changed.
+        """
+        position = self._position(task)
+        for index, own in zip(self.predictors_.of_task(position), kept, strict=True):
+            self.predictors_.update(index, own)
+        for cache in ("_average", "_read"):
+            self.__dict__.pop(cache, None)
+        old = self.history_[position]
+        used = old.labels_used + labels
+        if math.isnan(error):
+            error = old.error
+        elif drift is None and not math.isnan(old.error):
+            share = _share_of_old(old.labels_used, labels)
+            error = share * old.error + (1.0 - share) * error
+        met = error <= rules.epsilon or (rules.goal == "excess" and old.met and drift is None)
+        wanted = None if met else used * error / rules.epsilon
+        event = replace(
+            old,
+            action="updated",
+            met=met,
+            error=error,
+            error_bound=None,
+            confidence=None,
+            labels_used=used,
+            labels_wanted=None if wanted is None or wanted > 1e9 else math.ceil(wanted),
+            drift=drift,
+            refinement=None,
+            seconds=time.perf_counter() - started,
+        )
+        self._undo.append(partial(self.history_.replace, position, old))
+        self.history_.replace(position, event)
+        if drift is not None:
+            warnings.warn(
+                f"task {task!r} seems to have changed: error {drift:.3g} on new rows, where it had {old.error:.3g}; "
+                "forget it to learn it from the new rows alone",
+                DriftWarning,
+                stacklevel=5,
+            )
+        return event
+
+
+def _is_blind(loss: Loss, rows: Rows) -> bool:
+    """Whether rows say nothing of a loss: there is no pair to order."""
+    return isinstance(loss, AreaAbove) and bool(rows.y.min() == rows.y.max())
+
+
+def _share_of_old(used: int, new: int) -> float:
+    """What an error counts that was measured on so many rows, beside that on new ones: less, as it was another's."""
+    return 0.5 * used / (0.5 * used + new)
+
+
+def _can_replace(rows: Rows, used: int) -> bool:
+    """Whether new rows of a task may take the place of all it had: they are no few, and tell labels apart."""
+    return len(rows) >= max(FEW, used // 2) and bool(rows.y.min() < rows.y.max())
