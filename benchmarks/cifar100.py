@@ -107,6 +107,7 @@ def table(groups):
             f"{label:{wide}s}  {average.mean():6.2f} {spread:16s}  {last.mean():6.2f}  {forgetting.mean():6.2f}  "
             f"{max(seconds):6.0f}  {' '.join(f'{v:,.0f}' for v in speed)} ({speed.mean() / np.mean(PYCIL):.0f} x PyCIL)"
             f"  {' '.join(order for order, _ in runs)}"
+            + (", on a shared card" if any(r["timing"].get("runs_at_once", 1) > 1 for _, r in runs) else "")
         )
 
 

@@ -123,10 +123,6 @@ class Summary:
         """How many weights there are, the constant's among them."""
         return int(np.sqrt(2 * len(self.packed) - 1.75) - 1.5 + 1e-9)
 
-    def count(self) -> float:
-        """Of rows, by their weight; of halfspaces' each counts for a quarter at most."""
-        return float(self.packed[-1])
-
     def parts(self) -> tuple[Array, Array, float, float]:
         """The inner products of columns, those with the target, the target's own, and the count."""
         size = self.size + 1
