@@ -153,8 +153,10 @@ class SquaredError:
         return 32  # a perfect fit shows at once; fewer would make Student's t too wide
 
 
-def clopper_pearson(wrong: int, n: int, risk: float) -> tuple[float, float]:
+def clopper_pearson(wrong: float, n: float, risk: float) -> tuple[float, float]:
     """Bounds on a probability after ``wrong`` of n independent trials, each exact with at most this risk.
+
+    Weighted rows may count for a number of trials that is not whole; the bounds are then as good as that number is.
 
     Examples
     --------
@@ -168,7 +170,7 @@ def clopper_pearson(wrong: int, n: int, risk: float) -> tuple[float, float]:
 
 
 @lru_cache(maxsize=1 << 14)
-def _clopper_pearson_upper(wrong: int, n: int, risk: float) -> float:
+def _clopper_pearson_upper(wrong: float, n: float, risk: float) -> float:
     return 1.0 if wrong == n else float(betaincinv(wrong + 1, n - wrong, 1.0 - risk))
 
 

@@ -228,10 +228,10 @@ def _show(options: argparse.Namespace) -> int:
 
     if options.tasks or options.task is not None:
         events = task_events(options.file, options.task)
-        print(json.dumps(events, indent=1) if options.json else "\n".join(event_lines(events)))
+        print(json.dumps(events, indent=1, default=str) if options.json else "\n".join(event_lines(events)))
         return 0
     found = overview(options.file)
-    print(json.dumps(found, indent=1) if options.json else "\n".join(overview_lines(found)))
+    print(json.dumps(found, indent=1, default=str) if options.json else "\n".join(overview_lines(found)))
     return 0
 
 

@@ -10,7 +10,7 @@ import math
 import os
 import sqlite3
 import zlib
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -420,67 +420,3 @@ def _unpacked(dtype: str, shape: str, data: bytes) -> NDArray[Any]:
     if math.prod(sizes) * _DTYPES[dtype].itemsize != len(data):
         raise ValueError("an array's size is not what its shape says")
     return np.frombuffer(data, dtype=_DTYPES[dtype]).reshape(sizes).copy()
-
-
-# Names ----------------------------------------------------------------------------------------------------------------
-
-
-def encoded(name: Hashable) -> str:
-    """A task's name or a label as text: names, numbers, truth values, None, and tuples of them.
-
-    Examples
-    --------
-    >>> from everspan.store import decoded, encoded
-    >>> encoded(("acme", 7))
-    '["acme", 7]'
-    >>> decoded(encoded(("acme", 7)))
-    ('acme', 7)
-    """
-    return json.dumps(_plain(name), ensure_ascii=False)
-
-
-def _plain(name: Any) -> Any:
-    if isinstance(name, np.generic):
-        name = name.item()
-    if name is None or isinstance(name, bool | int):
-        return name
-    if isinstance(name, str):
-        return str(name)
-    if isinstance(name, float):
-        return {"float": name.hex()}
-    if isinstance(name, tuple):
-        return [_plain(part) for part in name]
-    raise TypeError(f"{name!r:.60} cannot be stored: names are text, numbers, truth values or tuples of them")
-
-
-def decoded(text: str) -> Any:
-    """What was `encoded`."""
-    return _restored(json.loads(text))
-
-
-def _restored(value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(_restored(part) for part in value)
-    if isinstance(value, dict):
-        (number,) = value.values()
-        if list(value) != ["float"] or not isinstance(number, str):
-            raise ValueError("a name")
-        return float.fromhex(number)
-    if isinstance(value, float):
-        raise ValueError("a name")
-    return value
-
-
-def key_of(name: Hashable) -> str:
-    """The same text for names that are equal: 1, 1.0 and True are one task."""
-    return encoded(_canonical(name))
-
-
-def _canonical(name: Any) -> Any:
-    if isinstance(name, np.generic):
-        name = name.item()
-    if isinstance(name, tuple):
-        return tuple(_canonical(part) for part in name)
-    if isinstance(name, bool) or (isinstance(name, float) and name.is_integer()):
-        return int(name)
-    return name

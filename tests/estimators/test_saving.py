@@ -14,7 +14,7 @@ from everspan.checks import HoldOut
 from everspan.functions import ReLU
 from everspan.learners import Logistic
 from everspan.scenarios import LinearStream, ReLUStream
-from everspan.store import StoreError, decoded, encoded, key_of
+from everspan.store import StoreError
 
 D = 6
 
@@ -222,19 +222,3 @@ def test_what_cannot_be_saved_is_said_before_anything_is_written(tmp_path):
     with pytest.raises(TypeError, match="names are text, numbers"):
         model.save(tmp_path / "a.everspan")
     assert not list(tmp_path.iterdir())
-
-
-NAMES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False),
-    lambda parts: st.lists(parts, max_size=3).map(tuple),
-    max_leaves=5,
-)
-
-
-@given(NAMES, NAMES)
-def test_names_come_back_and_equal_names_have_one_key(one, other):
-    back = decoded(encoded(one))
-    assert back == one
-    assert type(back) is type(one)
-    assert (key_of(one) == key_of(other)) == (one == other)
-    assert key_of(np.int64(3)) == key_of(3.0) == key_of(3)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from .. import checks, learners
 from ..functions import ReLU
-from ..store import decoded, encoded
+from ..names import decoded, encoded
 
 _OBJECTS = {  # parameters may be these, by name
     kind.__name__: kind

@@ -17,7 +17,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from ..checks import AreaAbove, LogLoss, Loss, ZeroOne, clopper_pearson, plausible_share, without_lone_rows
+from ..checks import AreaAbove, LogLoss, Loss, ZeroOne, plausible_share, without_lone_rows
 from ..learners import PROBABILISTIC, Fit, Fits, balanced, cache_parts, class_balance, is_probabilistic
 from ..lifelong import Outcome, Rules
 from ..prior import summaries_of_signs
@@ -25,6 +25,7 @@ from ..spread import HalfspaceSpread, Spread
 from ..tasks import Array, LabelSource, Rows, Table, TaskEvent
 from ._base import distinct_mean
 from ._classes import assembled, encoded, labels_by, places_of, probabilities_by, same_classes, union_of
+from ._drift import drift_of_loss, drift_of_share
 from ._labels import HalfspaceLabels
 from ._tables import (
     checked_classes,
@@ -36,8 +37,6 @@ from ._tables import (
     without_weightless,
 )
 from ._together import Foreseen, StreamTogether
-
-_RISK = 1e-3  # of taking chance for a change
 
 
 def _has_probabilities(estimator: LifelongClassifier) -> bool:
@@ -195,7 +194,7 @@ class LifelongClassifier(ClassifierMixin, StreamTogether):  # type: ignore[misc]
     def _make_spread(self) -> Spread:
         return HalfspaceSpread() if self.spread is None else HalfspaceSpread(*self.spread)
 
-    def _make_loss(self, rows: Rows) -> Loss:
+    def _make_loss(self, rows: Rows) -> AreaAbove | LogLoss | ZeroOne:
         if self.loss == "log_loss":
             return LogLoss()
         return AreaAbove() if self.loss == "auc" else ZeroOne()
@@ -329,14 +328,15 @@ class LifelongClassifier(ClassifierMixin, StreamTogether):  # type: ignore[misc]
         judged = assessment.rows  # all, unless it was learned anew with rows held out
         wrong = places_of(np.column_stack(unseen), classes) != codes[judged]
         wrong_before = places_of(np.column_stack(scores), classes) != codes
-        expected = clopper_pearson(round(old.error * old.labels_used), old.labels_used, _RISK)[1]
-        surely = clopper_pearson(int(wrong_before.sum()), len(wrong_before), _RISK)[0]
-        drift = float(np.average(wrong_before, weights=weight)) if surely > expected else None
+        drift = drift_of_share(wrong_before, weight, old)
         error = float(np.average(wrong, weights=None if weight is None else weight[judged]))
-        if len(classes) <= 2 and self.loss != "error":
-            error = rules.loss(rows).mean(rows.part(judged), assessment.scores)
+        loss = self._make_loss(rows)
+        if len(classes) <= 2 and not isinstance(loss, ZeroOne):
+            error, drift = loss.mean(rows.part(judged), assessment.scores), drift_of_loss(loss, rows, before, old)
             if self.loss == "auc" and rows.y.min() == rows.y.max():
                 error = math.nan  # there is no pair to order
+        if self.class_weight is not None and len(np.unique(codes)) < len(classes):
+            drift = None  # errors that weigh the classes are known for all of them together
         return self._record_update(task, kept, error, drift, len(y), rules, started)
 
     def _classes_with(self, position: int, y: Any) -> Any:

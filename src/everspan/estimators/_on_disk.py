@@ -6,7 +6,8 @@ from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..store import TASK, Contents, StaleError, StoreError, change_of, key_of, known_keys, read, read_tasks, reading
+from ..names import key_of
+from ..store import TASK, Contents, StaleError, StoreError, change_of, known_keys, read, read_tasks, reading
 from ._restoring import restore_tasks
 from ._tables import task_names
 

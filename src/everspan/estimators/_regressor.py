@@ -21,11 +21,10 @@ from ..prior import Summary, summaries_of_numbers, with_constant
 from ..spread import RegressionSpread, Spread
 from ..tasks import Array, LabelSource, Rows, Table, TaskEvent
 from ._base import distinct_mean
+from ._drift import RISK
 from ._labels import RegressionLabels
 from ._tables import checked_weight, left_over, rows_of_tasks, without_weightless
 from ._together import Foreseen, StreamTogether
-
-_RISK = 1e-3  # of taking chance for a change
 
 
 class LifelongRegressor(RegressorMixin, StreamTogether):  # type: ignore[misc]
@@ -151,8 +150,8 @@ class LifelongRegressor(RegressorMixin, StreamTogether):  # type: ignore[misc]
         Z = with_constant(standing.coordinates(self.representation_.lift(rows.X)), bool(self.fit_intercept))
         variance = known.noise + np.add.reduce(Z * np.linalg.solve(known.precision, Z.T).T, 1)
         freedom = max(count - (0 if leans else len(known.mean)), 1.0)
-        surely, _ = mean_square_bounds((rows.y - Z.dot(known.mean)) / np.sqrt(variance), _RISK)
-        return surely > freedom / float(chdtri(freedom, 1.0 - _RISK))
+        surely, _ = mean_square_bounds((rows.y - Z.dot(known.mean)) / np.sqrt(variance), RISK)
+        return surely > freedom / float(chdtri(freedom, 1.0 - RISK))
 
     def _learn_source(self, source: LabelSource, task: Hashable) -> TaskEvent:
         started, rules = time.perf_counter(), self._rules()

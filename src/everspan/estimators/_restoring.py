@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..functions import FunctionRepresentation, ReLU
+from ..names import decoded, key_of
 from ..prior import Prior
 from ..representation import LinearRepresentation, Representation
-from ..store import PREDICTOR, TASK, Contents, StoreError, decoded, key_of, reason
+from ..store import PREDICTOR, TASK, Contents, StoreError, reason
 from ..tasks import Array, History, TaskEvent
 from ._as_json import labels_of, parameter
 from ._memory import RowMemory

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from .. import __version__
 from ..functions import FunctionRepresentation
+from ..names import encoded, key_of
 from ..representation import Representation
-from ..store import TASK, Contents, Writer, encoded, key_of, put, put_arrays, put_facts, replace_all, write
+from ..store import TASK, Contents, Writer, put, put_arrays, put_facts, replace_all, write
 from ..tasks import Array, TaskEvent
 from ._as_json import labels_text, text_of
 from ._predictors import Kept

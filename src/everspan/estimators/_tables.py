@@ -21,13 +21,24 @@ def task_names(tasks: Any, n: int) -> list[Hashable]:
         names = np.asarray(tasks)
         if names.ndim != 1:
             raise ValueError(f"tasks must be one column, but its shape is {names.shape}")
-        listed = names.tolist()
+        listed = _dates(names) if names.dtype.kind == "M" else names.tolist()
     if len(listed) != n:
         raise ValueError(f"tasks must name the task of each of the {n} rows, but it has {len(listed)} names")
     missing = next((row for row, name in enumerate(listed) if is_missing(name)), None)
     if missing is not None:
         raise ValueError(f"every row needs a task, but row {missing} has {listed[missing]!r}")
     return listed
+
+
+def _dates(column: Any) -> list[Hashable]:
+    """Numpy's dates as Python's, which has none finer than a microsecond."""
+    coarse = column.astype("datetime64[us]")
+    if np.datetime_data(column.dtype)[0] not in ("ns", "ps", "fs", "as"):
+        coarse = column
+    elif (coarse.astype(column.dtype) != column)[~np.isnat(column)].any():
+        raise ValueError("tasks are times finer than a microsecond, which no name can be: make them text or numbers")
+    dates: list[Hashable] = coarse.tolist()
+    return dates
 
 
 def is_missing(name: Hashable) -> bool:

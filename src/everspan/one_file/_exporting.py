@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from ..estimators import LifelongRegressor
-from ..store import StoreError, encoded
+from ..names import plain, shown
+from ..store import StoreError
 from ..tables import Preparation
 from ._learning import preparation_of
 from ._opening import named, open_model
@@ -40,8 +41,8 @@ def export(path: str | Path, out: Path, task: str | None = None) -> int:
     classes = None if isinstance(model, LifelongRegressor) else model.classes_of(name)
     with whole(out, path) as part:
         if out.suffix == ".json":
-            plain = _plain(model, name, weights, intercepts, classes, known, _names(model, Path(path)))
-            part.write_text(json.dumps(plain, indent=1) + "\n")
+            found = _plain(model, name, weights, intercepts, classes, known, _names(model, Path(path)))
+            part.write_text(json.dumps(found, indent=1) + "\n")
         else:
             if known is None:
                 raise StoreError(f"{path}: was not made from a table: its columns have no names for ONNX")
@@ -72,7 +73,7 @@ def _plain(
         own = {"intercept": float(intercept), "weights": dict(zip(names, row.tolist(), strict=True))}
         predictors.append(own | ({"class": classes[place]} if len(weights) > 1 else {}))
     return {
-        "task": json.loads(encoded(task)),
+        "task": plain(task),
         "kind": kind,
         "how": said[kind] + ("" if known is None else f"; a number is {numbers}"),
         "classes": classes,
@@ -111,7 +112,7 @@ def _parquet(model: Any, out: Path, path: str | Path, names: list[str]) -> int:
                 classes = None if regression else model.classes_of(task)
                 for place, (row, intercept) in enumerate(zip(weights, intercepts, strict=True)):
                     facts = {
-                        "task": task if isinstance(task, str) else encoded(task),
+                        "task": shown(task),
                         "class": None if classes is None else str(classes[place if len(weights) > 1 else -1]),
                         "action": event.action,
                         "error": event.error,

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ..estimators import ClassIncrementalClassifier, LifelongClassifier, LifelongRegressor
-from ..store import StoreError, decoded, key_of, reading
+from ..names import meanings
+from ..store import StoreError, reading
 
 _KINDS: dict[str, Any] = {
     kind.__name__: kind for kind in (LifelongClassifier, LifelongRegressor, ClassIncrementalClassifier)
@@ -37,12 +38,5 @@ def open_model(path: str | Path) -> Any:
 
 
 def named(known: Any, text: str) -> Any:
-    """The task that a user means by a text: its name, or the name in terms of JSON (7, ["acme", 7])."""
-    if text in known:
-        return text
-    try:
-        name = decoded(text)
-        key_of(name)
-    except (TypeError, ValueError, RecursionError):
-        return text
-    return name if name in known else text
+    """The task that a user means by a text; the text where there is none."""
+    return next((name for name in meanings(text) if name in known), text)

@@ -6,7 +6,6 @@ import json
 import math
 import sqlite3
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from ..estimators._restoring import event_of
-from ..store import FORMAT, StoreError, decoded, encoded, key_of, reading, task_rows
+from ..names import decoded, key_of, meanings, shown
+from ..store import FORMAT, StoreError, reading, task_rows
 from ..tasks import TaskEvent
 
 _LISTED = 20  # tasks that are listed at most, where there is a list of some
@@ -140,10 +140,8 @@ def _plain(event: TaskEvent) -> dict[str, Any]:
 
 
 def _key(connection: sqlite3.Connection, text: str) -> str | None:
-    """The key of the task that a user means by a text: its name, or that in terms of JSON."""
-    keys = [key_of(text)]
-    with suppress(TypeError, ValueError, RecursionError):
-        keys.append(key_of(decoded(text)))
+    """The key of the task that a user means by a text."""
+    keys = map(key_of, meanings(text))
     return next((k for k in keys if connection.execute("SELECT 1 FROM tasks WHERE key = ?", (k,)).fetchone()), None)
 
 
@@ -228,7 +226,7 @@ def event_lines(events: Sequence[dict[str, Any]]) -> list[str]:
 
 def name_of(name: Any) -> str:
     """A task's name on one line of a terminal."""
-    text = name if isinstance(name, str) else "the task" if name is None else encoded(name)
+    text = "the task" if name is None else shown(name)
     plain = "".join(c if c.isprintable() else "?" for c in text)
     return plain if len(plain) <= 40 else f"{plain[:37]}..."
 

@@ -1,0 +1,47 @@
+"""Whether a task has changed is judged in the terms of its loss, by rows that count as their weights say."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from everspan import LifelongClassifier
+from everspan.estimators import DriftWarning
+
+D = 6
+
+
+@pytest.mark.parametrize("loss", ["error", "auc", "log_loss"])
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+def test_drift_is_judged_in_the_terms_of_the_loss(loss, class_weight):
+    rng, model = np.random.default_rng(1), LifelongClassifier(loss=loss, class_weight=class_weight, epsilon=0.3)
+    tasks = {i: np.array([2.0, -1.5, 0, 0, 0, 0]) + 0.5 * rng.standard_normal(D) for i in range(24)}
+
+    def drawn(weights, rows=200):
+        X = rng.standard_normal((rows, D))
+        return X, (rng.random(rows) < 1.0 / (1.0 + np.exp(1.5 - X @ weights))).astype(int)
+
+    for name, weights in tasks.items():
+        model.learn_task(*drawn(weights), task=name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DriftWarning)
+        for name, weights in tasks.items():
+            model.learn_task(*drawn(weights), task=name)
+    for name, weights in tasks.items():
+        before = model.history_[name].error
+        with pytest.warns(DriftWarning, match="seems to have changed"):
+            event = model.learn_task(*drawn(-weights, rows=600), task=name)
+        assert event.drift > before
+        assert loss != "auc" or event.drift > 0.6  # most pairs are the wrong way round
+
+
+def test_rows_of_one_class_are_no_drift_where_classes_are_weighed():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((600, 3))
+    y = (X[:, 0] + 1.5 * rng.standard_normal(600) > 1.5).astype(int)
+    model = LifelongClassifier(class_weight="balanced")
+    model.learn_task(X, y, task="t")
+    wrong = (model.predict(X, task="t") != y) & (y == 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DriftWarning)
+        model.learn_task(X[wrong], y[wrong], task="t")
