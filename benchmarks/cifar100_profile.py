@@ -1,8 +1,8 @@
 """Where the time of a step goes for H-LLL's recipe ``best`` on CIFAR-100, by the number of encoders.
 
 Measured on one H200, raw numbers in results/cifar100_profile.json, table in docs/cifar100.md: with few encoders forward
-and backward of the one that is trained (3.7 ms for 256 images, 29% of the card's bf16 peak), from the eighth task on the
-frozen ones (0.6 ms each, 59% of the peak).
+and backward of the one that is trained (3.7 ms for 256 images, 29% of the card's bf16 peak), from the eighth task on
+the frozen ones (0.6 ms each, 59% of the peak).
 
 Images are random, a task has three epochs; every part is then measured by itself, as a recorded graph. Run it (a minute
 and a half on one H200; a smaller net and fewer images where there is no GPU) with

@@ -83,22 +83,11 @@ class Summary:
         variational Gaussian approximation: where few rows are told apart with ease, the loss is flat at the most
         probable weights, and not at others that are nearly as probable.
         """
-        Z, fit = with_constant(rows.X, constant), Shrunk(prior, regression=False, fit_intercept=constant).fit(rows)
-        weights = np.append(fit.coef, fit.intercept) if constant else fit.coef
-        _, curvature = _pull_and_curvature(Z.dot(weights), rows.y, rows.weight)
-        for _ in range(20):
-            scores = Z.dot(weights)
-            spread = np.linalg.inv((Z * curvature[:, None]).T.dot(Z) + prior.precision)
-            shrink = 1.0 / np.sqrt(1.0 + np.pi / 8.0 * np.add.reduce(Z.dot(spread) * Z, 1))
-            pull, curvature = _pull_and_curvature(shrink * scores, rows.y, rows.weight)  # MacKay's averages
-            curvature = shrink * curvature
-            gram = (Z * curvature[:, None]).T.dot(Z)
-            towards = Z.T.dot(pull) - prior.precision.dot(weights - prior.mean)
-            step = 0.7 * np.linalg.solve(gram + prior.precision, towards)
-            if float(np.abs(Z.dot(step)).max(initial=0.0)) < 1e-3:
-                break
-            weights = weights + step
-        return cls.of(gram, gram.dot(weights) + Z.T.dot(pull), 0.0, float(np.add.reduce(curvature)))
+        Z = with_constant(rows.X, constant)
+        near = _spanned(Z, prior) if 2 * len(Z) < Z.shape[1] else (Z, prior)
+        scores, pull, curvature = _averaged(replace(rows, X=near[0]), near[1])
+        weighted = Z * curvature[:, None]
+        return cls.of(weighted.T.dot(Z), weighted.T.dot(scores) + Z.T.dot(pull), 0.0, float(np.add.reduce(curvature)))
 
     def through(self, directions: Array, constant: bool) -> Summary:
         """Of the same rows' scores along directions, instead of their columns."""
@@ -319,6 +308,31 @@ def _pull_and_curvature(scores: Array, y: Array, weight: Array | None) -> tuple[
     if weight is None:
         return pull, curvature
     return weight * pull, weight * curvature
+
+
+def _averaged(rows: Rows, prior: Prior) -> tuple[Array, Array, Array]:
+    """The scores of rows by weights under a prior; slope and curvature of their losses on average over the weights."""
+    Z, weights = rows.X, Shrunk(prior, regression=False, fit_intercept=False).fit(rows).coef
+    _, curvature = _pull_and_curvature(Z.dot(weights), rows.y, rows.weight)
+    for _ in range(20):
+        spread = np.linalg.inv((Z * curvature[:, None]).T.dot(Z) + prior.precision)
+        shrink = 1.0 / np.sqrt(1.0 + np.pi / 8.0 * np.add.reduce(Z.dot(spread) * Z, 1))
+        pull, curvature = _pull_and_curvature(shrink * Z.dot(weights), rows.y, rows.weight)  # MacKay's averages
+        curvature = shrink * curvature
+        towards = Z.T.dot(pull) - prior.precision.dot(weights - prior.mean)
+        step = 0.7 * np.linalg.solve((Z * curvature[:, None]).T.dot(Z) + prior.precision, towards)
+        if float(np.abs(Z.dot(step)).max(initial=0.0)) < 1e-3:
+            break
+        weights = weights + step
+    return Z.dot(weights), pull, curvature
+
+
+def _spanned(Z: Array, prior: Prior) -> tuple[Array, Prior]:
+    """The same rows under the same prior, in no more coordinates than there are rows: others change no score."""
+    values, vectors = np.linalg.eigh(Z.dot(np.linalg.solve(prior.precision, Z.T)))
+    some = values > 1e-12 * max(values[-1], 1e-300)
+    lengths, vectors = np.sqrt(values[some]), vectors[:, some]
+    return vectors * lengths, Prior(vectors.T.dot(Z.dot(prior.mean)) / lengths, np.eye(len(lengths)), prior.noise)
 
 
 def weak_prior(rows: Rows, constant: bool) -> Prior:

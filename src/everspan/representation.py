@@ -219,6 +219,13 @@ class LinearRepresentation(KnownFeatures):
             basis=others.basis,
         )
 
+    def replaced(self, index: int) -> LinearRepresentation:
+        """The newest feature in the place of an older one; the basis is the span of those that are left."""
+        left = self.without_feature(index)
+        newest = len(left.features) - 1
+        order = np.insert(np.arange(newest), index, newest)
+        return replace(left, features=left.features[order], errors=left.errors[order], labels=left.labels[order])
+
     def refined(self, refiner: Refiner, k: int, radius: float) -> tuple[LinearRepresentation, Any]:
         """Algorithm 3: a small subspace near all learned features takes the place of the basis.
 

@@ -257,7 +257,7 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         if rules.n_features is not None and outcome.refinement is not None:
             self._warn_once(outcome.representation, outcome.refinement, rules)
         self.predictors_.add(self._kept(outcome, rules, labels.take(), alone))
-        self._take_up(outcome)
+        self._take_up(outcome.representation)
         return outcome
 
     def _kept(self, outcome: Outcome, rules: Rules, rows: Rows, alone: bool) -> Kept:
@@ -272,11 +272,11 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         kept = Kept(version, feature, coefficients, fit.intercept, errors, NO_SUMMARY, 0, math.nan)
         return self._summarised(kept, outcome, rows, alone)
 
-    def _take_up(self, outcome: Outcome) -> None:
-        """Make the outcome's representation the current one."""
-        if outcome.representation is not self.representation_:
-            self.representation_ = outcome.representation
-            self.predictors_.new_version(outcome.representation.basis)
+    def _take_up(self, representation: Representation) -> None:
+        """Make this the current one."""
+        if representation is not self.representation_:
+            self.representation_ = representation
+            self.predictors_.new_version(representation.basis)
 
     def _warn_once(self, representation: Representation, refinement: Any, rules: Rules) -> None:
         """Say what the dual bound proves: that k is too small, or features are less accurate than asked."""

@@ -106,6 +106,11 @@ class Predictors:
         ]
         return sum(a.nbytes for a in arrays) + sum(column.itemsize * len(column) for column in columns)
 
+    @property
+    def summary_bytes(self) -> int:
+        """Bytes of the summaries of rows that predictors were learned from."""
+        return self._summaries.itemsize * len(self._summaries)
+
     def new_version(self, basis: Array) -> None:
         """Make this the basis that the next predictors stand on; forget versions that nothing stands on."""
         if self.bases and not self._used[-1]:

@@ -25,6 +25,8 @@ from ._predictors import UPDATED, Kept
 from ._tables import checked_weight, distinct_tasks, is_missing, rows_of_tasks
 
 _ROWS = 1 << 12  # of which scores are found at once: they stay in the cache
+_MOST_PAIRED = 256  # columns up to which all pairs of them are kept of tasks in doubt
+_ROOM = 1 << 30  # bytes of summaries, beyond which only those of few columns are kept whole
 EARLY = 64  # tasks after which only doubtful ones are kept in columns, unless most are
 
 
@@ -93,6 +95,12 @@ class TaskStream(LifelongEstimator):
         linear = isinstance(self.representation_, LinearRepresentation)
         return self.prior is not None and linear and self.n_features_in_ <= MOST_COLUMNS
 
+    def _keeps_columns(self) -> bool:
+        """Whether tasks about which there is doubt are kept in columns: there must be room for all pairs of them."""
+        if self._shares() or self.prior is None or not isinstance(self.representation_, LinearRepresentation):
+            return self._shares()
+        return self.n_features_in_ <= _MOST_PAIRED and self.predictors_.summary_bytes < _ROOM
+
     def _shrunk(self) -> Learner | None:
         known = self.prior_ if self.prior is not None else None
         return None if known is None else Shrunk(known, self._regression, bool(self.fit_intercept))
@@ -118,7 +126,9 @@ class TaskStream(LifelongEstimator):
             self.prior_ = self._learned_prior()
 
     def _summarised(self, kept: Kept, outcome: Outcome, rows: Rows, alone: bool) -> Kept:
-        asked = alone and self._shares() and (outcome.doubt >= 2 or self._trusted() or len(self.history_) < EARLY)
+        early = self._shares() and len(self.history_) < EARLY
+        asked = outcome.doubt >= 2 or self._trusted() or early or outcome.action == "grew"
+        asked = asked and alone and self._keeps_columns()
         doubt = (3 if outcome.stands_on == "prior" else outcome.doubt) if asked else 0
         fit, known = outcome.fit, outcome.representation
         if doubt:

@@ -168,7 +168,7 @@ class StreamTogether(UpdatedStream):
             for i, place in enumerate(places):
                 block.fits[place], block.classes[place] = (fits, i), classes[chosen[i]]
             errors, plausible, noise, vague = self._measured(Z, target, fits, rules)
-            served = (errors <= rules.epsilon) & ~vague & (Z.shape[1] >= FEW or not self._shares())
+            served = (errors <= rules.epsilon) & ~vague & (Z.shape[1] >= FEW or not self._keeps_columns())
             early = self._shares() and len(self.history_) < EARLY
             if self._trusted() or early:
                 served &= plausible <= rules.epsilon  # the others are looked at more closely

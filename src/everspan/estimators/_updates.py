@@ -14,8 +14,9 @@ import numpy as np
 
 from ..checks import AreaAbove, Assessment, LeaveOneOut, Loss, plausible_error
 from ..learners import Fit
-from ..lifelong import FEW, Rules, learn
+from ..lifelong import FEW, Outcome, Rules, learn, refine
 from ..prior import Prior, Shrunk, Summary
+from ..representation import LinearRepresentation
 from ..tasks import Array, Rows, Table, TaskEvent
 from ..threads import one_thread
 from ._base import DriftWarning
@@ -33,6 +34,8 @@ class Standing:
     directions: Array | None
     known: Prior
     summary: Summary
+    version: int = -2
+    """Of the basis whose columns the directions are; below zero where they are none."""
 
     def coordinates(self, lifted: Array) -> Array:
         """What the weights weigh, of lifted rows."""
@@ -79,6 +82,21 @@ def weakly_known(summary: Summary, weights: Array, regression: bool) -> Prior:
     return Prior(weights, weak / noise, noise).after(summary)
 
 
+def criterion(summary: Summary, labels: int, regression: bool) -> tuple[float, Array]:
+    """Akaike's criterion, corrected for few labels, and the weights that it is of: the less the better."""
+    gram, moment, square, count = summary.parts()
+    spare = labels - len(moment) - 1
+    if spare <= 0:
+        return math.inf, moment
+    floor = max(1e-9 * float(np.trace(gram)) / len(gram), 1e-300)
+    weights = np.asarray(np.linalg.solve(gram + floor * np.eye(len(gram)), moment), dtype=np.float64)
+    explained = float(weights.dot(moment))
+    misfit = -explained
+    if regression:
+        misfit = labels * math.log(max(square - explained, 1e-12 * square, 1e-300) / max(count, 1e-300))
+    return misfit + 2.0 * len(moment) * labels / spare, weights
+
+
 class UpdatedStream(TaskStream):
     """A stream whose tasks may come again with more rows."""
 
@@ -90,21 +108,42 @@ class UpdatedStream(TaskStream):
         if self._leans(own):
             assert self.prior_ is not None
             return Standing(None, self.prior_.after(summary), summary)
+        version, labels = own.version, self.history_[self.predictors_.task_of(index)].labels_used
         if own.version >= 0:
             directions, weights = self.predictors_.bases[own.version], own.coefficients
-            assert directions is not None
-            if in_columns and not directions.shape[1]:  # there was no feature yet
-                directions, weights = None, np.zeros(self.n_features_in_)
-            else:
-                summary = summary.through(directions, constant) if in_columns else summary
         elif in_columns:
             directions, weights = None, direction
         else:
             directions, weights = direction[:, None], np.ones(1)
         weights = np.append(weights, own.intercept) if constant else weights
-        few = self.history_[self.predictors_.task_of(index)].labels_used <= 2 * len(weights)
-        known = weakly_known if few else known_of
-        return Standing(directions, known(summary, weights, self._regression), summary)
+        if in_columns and own.version not in (-1, UPDATED):
+            better = self._better_suited(version, summary, labels)
+            if better is not None:
+                version, directions, weights = better
+        if in_columns and directions is not None:
+            summary = summary.through(directions, constant)
+        known = weakly_known if labels <= 2 * len(weights) else known_of
+        return Standing(directions, known(summary, weights, self._regression), summary, version)
+
+    def _better_suited(self, version: int, summary: Summary, labels: int) -> tuple[int, Array | None, Array] | None:
+        """What a task kept in columns had better stand on: the features there are now, or the columns themselves.
+
+        Its labels so far speak for that by Akaike's criterion, corrected for few; None if for what it stands on.
+        """
+        constant, newest = bool(self.fit_intercept), self.predictors_.version
+        bases = {known: self.predictors_.bases[known] for known in (version, newest) if known >= 0}
+        bases = {known: basis for known, basis in bases.items() if basis is not None and basis.shape[1]}
+        choices: dict[int, Array | None] = {**bases, -2: None}
+        found = {
+            known: criterion(summary if basis is None else summary.through(basis, constant), labels, self._regression)
+            for known, basis in choices.items()
+        }
+        best = min(found, key=lambda known: found[known][0])
+        if math.isfinite(found[best][0]):
+            return None if best == version else (best, choices[best], found[best][1])
+        if version >= 0 and version not in bases:  # there was no feature yet, and labels are too few for any
+            return -2, None, np.zeros(self.n_features_in_ + constant)
+        return None
 
     @one_thread()
     def _updated(self, index: int, rows: Rows, rules: Rules, used: int, alone: bool = True) -> Updated:
@@ -117,38 +156,54 @@ class UpdatedStream(TaskStream):
         learner, loss = Shrunk(standing.known, self._regression, constant), self._loss_with(rows, standing.summary)
         fit, assessment = LeaveOneOut().measure(learner.fit, Z, loss, 1.0 - rules.confidence, 0)
         assert isinstance(fit, Fit)
-        fails = assessment.error > rules.epsilon and own.feature < 0 and not self._leans(own)
-        if alone and fails and _can_replace(rows, used):
+        in_columns = self._of_columns(own.version, own.doubt)
+        fixed = own.feature >= 0 and not isinstance(known, LinearRepresentation)
+        fails = assessment.error > rules.epsilon and not fixed and not self._leans(own)
+        if alone and fails and _can_replace(rows, 4 * used if own.feature >= 0 and in_columns else used):
             outcome = learn(
                 Table(rows), known, rules, len(self.history_), self._seed(), self._shrunk(), self._trusted()
             )
-            if outcome.assessment.plausible < assessment.error:  # the new rows say more than both did here
+            if _says_more(outcome.assessment, assessment, rows, rules, many=len(rows) >= 4 * used):
                 kept = self._kept(outcome, rules, rows, alone)
+                if own.feature >= 0:
+                    outcome, kept = _in_its_place(own.feature, outcome, kept, rules)
                 self.predictors_.update(index, kept)  # what it stands on is still needed
-                self._take_up(outcome)
+                self._take_up(outcome.representation)
                 return Updated(kept, outcome.assessment, before)
         weights = np.append(fit.coef, fit.intercept) if constant else fit.coef
-        lifts = standing.directions is not None and (own.version < 0 or self._of_columns(own.version, own.doubt))
+        lifts = standing.directions is not None and (own.version < 0 or in_columns)
         whole = standing.directions.dot(fit.coef) if lifts and standing.directions is not None else fit.coef
-        if self._of_columns(own.version, own.doubt):
+        if in_columns:
             Z, weights = rows, np.append(whole, fit.intercept) if constant else whole
         if self._leans(own):
             new = self._doubtful(Z, standing.known)
         else:
             new = self._in_short(Z, weights if self._log_odds() else None)
-        stays = own.version >= 0 and standing.directions is not None and not self._leans(own)
+        stays = standing.version >= 0 and not self._leans(own)
         share = 1.0 if _is_blind(loss, rows) else _share_of_old(used, len(rows))
         old_error = own.errors[0] if math.isfinite(own.errors[0]) else own.errors[1]
         error = share * old_error + (1.0 - share) * assessment.error
         plausible = max(plausible_error(loss, error, used + len(rows)) - loss.share(fit.noise), 0.0)
         kept = own._replace(
-            version=own.version if stays else UPDATED if own.feature >= 0 else -2,
+            version=standing.version if stays else UPDATED if own.feature >= 0 else -2,
             coefficients=fit.coef if stays else whole,
             intercept=fit.intercept,
             errors=(math.inf if rules.accept == "bound" else error, float(plausible)),
             summary=(Summary(own.summary) + new).packed,
         )
+        if kept.version == UPDATED and isinstance(known, LinearRepresentation) and whole.any():
+            noise = loss.share(fit.noise) or (assessment.training if rules.goal == "excess" else 0.0)
+            self._know_better(own.feature, whole, max(error - noise, 0.5 / (used + len(rows))), used + len(rows))
         return Updated(kept, assessment, before)
+
+    def _know_better(self, feature: int, direction: Array, error: float, labels: int) -> None:
+        """A feature whose task has seen twice the labels is what they say it is now, and so is the representation."""
+        known, rules = self.representation_, self._rules()
+        assert isinstance(known, LinearRepresentation)
+        distance = rules.spread.distance(error)
+        if labels >= 2 * known.labels[feature] and distance < known.errors[feature]:
+            representation, _ = refine(known.with_feature(direction, distance, labels).replaced(feature), rules)
+            self._take_up(representation)
 
     def _loss_with(self, rows: Rows, summary: Summary) -> Loss:
         """The loss of new rows of a task, beside those in its summary."""
@@ -208,6 +263,15 @@ class UpdatedStream(TaskStream):
         return event
 
 
+def _in_its_place(feature: int, outcome: Outcome, kept: Kept, rules: Rules) -> tuple[Outcome, Kept]:
+    """What was learned anew of a task that had this feature: it has one still, the new one if there is one."""
+    if outcome.action == "grew":
+        assert isinstance(outcome.representation, LinearRepresentation)
+        representation, refinement = refine(outcome.representation.replaced(feature), rules)
+        outcome = replace(outcome, representation=representation, refinement=refinement)
+    return outcome, kept._replace(feature=feature)
+
+
 def _is_blind(loss: Loss, rows: Rows) -> bool:
     """Whether rows say nothing of a loss: there is no pair to order."""
     return isinstance(loss, AreaAbove) and bool(rows.y.min() == rows.y.max())
@@ -216,6 +280,12 @@ def _is_blind(loss: Loss, rows: Rows) -> bool:
 def _share_of_old(used: int, new: int) -> float:
     """What an error counts that was measured on so many rows, beside that on new ones: less, as it was another's."""
     return 0.5 * used / (0.5 * used + new)
+
+
+def _says_more(new: Assessment, both: Assessment, rows: Rows, rules: Rules, many: bool) -> bool:
+    """Whether new rows alone make a better predictor than both did: surely, or, if they are many more, as it seems."""
+    finer = [rules.finer(rows).mean(rows.part(found.rows), found.scores) for found in (new, both)]
+    return new.plausible < both.error or (many and finer[0] < finer[1])
 
 
 def _can_replace(rows: Rows, used: int) -> bool:

@@ -1,0 +1,147 @@
+"""Rows that come a few at a time: tasks end about as well as if all had come at once, and so does what they share."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from everspan import LifelongClassifier, LifelongRegressor
+from everspan.estimators import DriftWarning
+
+KINDS = [LifelongRegressor, LifelongClassifier]
+
+
+class Stream:
+    """Tasks that share k directions, and rows of each."""
+
+    def __init__(self, kind, d, tasks=16, k=3, seed=0):
+        self.rng, self.regression, self.d = np.random.default_rng(seed), kind is LifelongRegressor, d
+        self.shared = self.rng.standard_normal((k, d))
+        weights = self.rng.standard_normal((tasks, k)) @ self.shared
+        self.weights = weights / np.linalg.norm(weights, axis=1, keepdims=True)
+
+    def rows(self, task, n):
+        X = self.rng.standard_normal((n, self.d))
+        y = X @ self.weights[task] + 0.3 * self.rng.standard_normal(n)
+        return X, y if self.regression else (y > 0).astype(int)
+
+    def score(self, model):
+        return np.mean([model.score(*self.rows(task, 1000), task=task) for task in range(len(self.weights))])
+
+    def angle(self, model):
+        """Between the worst known of the shared directions and the representation."""
+        cosines = np.linalg.svd(np.linalg.qr(self.shared.T)[0].T @ model.representation_.basis, compute_uv=False)
+        return np.arccos(min(cosines[-1], 1.0)) if len(cosines) == len(self.shared) else np.pi / 2
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DriftWarning)
+        yield
+
+
+def trickled(model, stream, parts, n):
+    """The rows of all tasks, n at a time, in turn; and all of them by task."""
+    every = [[stream.rows(task, n) for _ in range(parts)] for task in range(len(stream.weights))]
+    for part in range(parts):
+        for task, own in enumerate(every):
+            model.learn_task(*own[part], task=task)
+    return [(np.concatenate([X for X, _ in own]), np.concatenate([y for _, y in own])) for own in every]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("d", "parts", "n"), [(20, 20, 10), (80, 8, 40), (80, 2, 160)])
+def test_rows_in_parts_come_near_all_rows_at_once(kind, d, parts, n):
+    stream, model, at_once = Stream(kind, d), kind(), kind()
+    for task, (X, y) in enumerate(trickled(model, stream, parts, n)):
+        at_once.learn_task(X, y, task=task)
+    assert stream.score(model) > stream.score(at_once) - 0.04
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("d", [20, 300])
+def test_many_rows_after_few_are_what_counts(kind, d):
+    stream, model, at_once = Stream(kind, d), kind(), kind()
+    for task in range(16):
+        model.learn_task(*stream.rows(task, 10), task=task)
+    for task in range(16):
+        more = stream.rows(task, 3 * d)
+        model.learn_task(*more, task=task)
+        at_once.learn_task(*more, task=task)
+    assert stream.score(model) > stream.score(at_once) - 0.04
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("d", [20, 80])
+def test_the_representation_learns_from_more_rows(kind, d):
+    stream, model = Stream(kind, d), kind()
+    for task in range(16):
+        model.learn_task(*stream.rows(task, 30), task=task)
+    before, features = stream.angle(model), len(model.representation_.features)
+    for task in range(16):
+        model.learn_task(*stream.rows(task, 600), task=task)
+    assert len(model.representation_.features) <= features + 3  # tasks keep the place of their feature
+    assert stream.angle(model) < 0.5 * before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("d", [20, 80])
+def test_files_and_forgetting_after_a_trickle(tmp_path, kind, d):
+    stream, model = Stream(kind, d, tasks=10), kind()
+    trickled(model, stream, 6, 20)
+    model.save(tmp_path / "m.everspan")
+    loaded = kind.load(tmp_path / "m.everspan")
+    X, y = stream.rows(3, 200)
+    for one in (model, loaded):
+        one.learn_task(X, y, task=3)
+        one.learn_task(X, y, task="new")
+    assert all(np.array_equal(model.predict(X, task=task), loaded.predict(X, task=task)) for task in model.tasks_)
+    grown = [model.predictors_.at(i).feature for i in range(len(model.predictors_))]
+    assert sorted(feature for feature in grown if feature >= 0) == list(range(len(model.representation_.features)))
+    others = {task: model.predict(X, task=task) for task in model.tasks_ if task != 3}
+    lost = model.representation_.features[grown[3]] if grown[3] >= 0 else None
+    model.set_params(old_tasks="freeze").forget(3)
+    if lost is not None:
+        assert np.linalg.norm(model.representation_.features - lost, axis=1).min() > 1e-6
+    frozen = loaded.set_params(old_tasks="freeze")
+    assert all(np.array_equal(model.predict(X, task=task), frozen.predict(X, task=task)) for task in others)
+
+
+def fails_at(count, function):
+    """The function, until it is called for the so-many-th time."""
+    calls = iter(range(1, count + 1))
+
+    def called(*args, **kwargs):
+        if next(calls) == count:
+            raise RuntimeError("the disk is full")
+        return function(*args, **kwargs)
+
+    return called
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_call_that_fails_takes_back_what_updates_did_to_the_representation(kind):
+    stream, model = Stream(kind, 80), kind()
+    for task in range(16):
+        model.learn_task(*stream.rows(task, 20), task=task)
+    before = model.representation_
+    X = stream.rows(0, 1)[0]
+    predictions = [model.predict(X, task=task) for task in range(16)]
+    table = [stream.rows(task, 300) for task in range(3)]
+    rows, labels = np.vstack([X for X, _ in table]), np.concatenate([y for _, y in table])
+    names = np.repeat([0, 1, 2], 300)
+    rows[-1, 0] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        model.partial_fit(rows, labels, tasks=names)
+    assert model.representation_ is before
+    assert all(np.array_equal(model.predict(X, task=task), predictions[task]) for task in range(16))
+    rows[-1, 0] = 0.0
+    model._record_update = fails_at(3, model._record_update)
+    with pytest.raises(RuntimeError, match="full"):
+        model.partial_fit(rows, labels, tasks=names)
+    del model._record_update
+    assert model.representation_ is before
+    assert all(np.array_equal(model.predict(X, task=task), predictions[task]) for task in range(16))
+    model.partial_fit(rows, labels, tasks=names)
+    assert model.representation_ is not before
