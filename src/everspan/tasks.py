@@ -222,6 +222,11 @@ class History(Sequence[TaskEvent]):
         return History([event for position, event in enumerate(self) if position != index])
 
     @property
+    def labels(self) -> int:
+        """The labels that all tasks used."""
+        return int(np.frombuffer(self._counts, dtype=np.int64)[::4].sum()) if len(self) else 0
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the columns, task names and refinements aside."""
         return sum(column.itemsize * len(column) for column in (self._flags, self._reals, self._counts)) + 8 * len(self)

@@ -59,6 +59,13 @@ def test_rows_in_parts_come_near_all_rows_at_once(kind, d, parts, n):
     assert stream.score(model) > stream.score(at_once) - 0.04
 
 
+def test_a_prior_that_was_learned_from_few_rows_is_learned_again():
+    stream, model = Stream(LifelongClassifier, 20, tasks=30), LifelongClassifier()
+    trickled(model, stream, 12, 10)
+    assert model.prior_.trusted  # so it has a word in every task
+    assert stream.score(model) > 0.85
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("d", [20, 300])
 def test_many_rows_after_few_are_what_counts(kind, d):

@@ -253,6 +253,8 @@ class UpdatedStream(TaskStream):
         )
         self._undo.append(partial(self.history_.replace, position, old))
         self.history_.replace(position, event)
+        if self.prior_ is not None and self._shares() and _is_mark(self.history_.labels, labels):
+            self.prior_ = self._learned_prior() or self.prior_
         if drift is not None:
             warnings.warn(
                 f"task {task!r} seems to have changed: error {drift:.3g} on new rows, where it had {old.error:.3g}; "
@@ -270,6 +272,11 @@ def _in_its_place(feature: int, outcome: Outcome, kept: Kept, rules: Rules) -> t
         representation, refinement = refine(outcome.representation.replaced(feature), rules)
         outcome = replace(outcome, representation=representation, refinement=refinement)
     return outcome, kept._replace(feature=feature)
+
+
+def _is_mark(labels: int, new: int) -> bool:
+    """Whether the prior is learned anew at so many labels, some of them new: whenever they have grown by half."""
+    return int(math.log(labels, 1.5)) > int(math.log(max(labels - new, 1), 1.5))
 
 
 def _is_blind(loss: Loss, rows: Rows) -> bool:
