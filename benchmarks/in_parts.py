@@ -3,7 +3,7 @@
 30 tasks share 3 directions of d columns; each has 300 to 400 noisy rows. The rows of all tasks come in turn, 10, 50 or
 100 at a time, under their task's name. Measured: R2 or accuracy on new rows, after all parts and after one call with
 all rows of every task, the mean of three seeds. On 2 cores (raw numbers in results/in_parts.json, table in
-docs/first-task-stream.md) parts of 50 rows cost no more than a point up to 80 columns.
+docs/first-task-stream.md) parts of 50 rows cost no more than half a point up to 80 columns.
 
     python benchmarks/in_parts.py                      # some two minutes
 """

@@ -128,7 +128,7 @@ class TaskStream(LifelongEstimator):
     def _summarised(self, kept: Kept, outcome: Outcome, rows: Rows, alone: bool) -> Kept:
         early = self._shares() and len(self.history_) < EARLY
         asked = outcome.doubt >= 2 or self._trusted() or early or outcome.action == "grew"
-        asked = asked and alone and self._keeps_columns()
+        asked = asked and (alone or not self._shares()) and self._keeps_columns()
         doubt = (3 if outcome.stands_on == "prior" else outcome.doubt) if asked else 0
         fit, known = outcome.fit, outcome.representation
         if doubt:
