@@ -88,6 +88,18 @@ def test_a_column_of_dates_names_tasks(tmp_path, capsys, unit):
     assert json.loads(capsys.readouterr().out)[0]["name"] == "2026-02-01 00:00:00"
 
 
+def test_lengths_of_time_and_polars_zones_are_what_a_user_would_ask_for():
+    X, y, _ = months()
+    lengths = pd.Series(pd.to_timedelta(np.repeat([1, 2, 3], 30), unit="h")).astype("timedelta64[ns]")
+    model = LifelongRegressor().fit(X, y, tasks=lengths)
+    assert model.predict(X[:1], task=lengths.iloc[0]).shape == (1,)
+    polars = pytest.importorskip("polars")
+    column = polars.Series([datetime(2026, month, 1) for month in (1, 2, 3) for _ in range(30)])
+    column = column.dt.replace_time_zone("Europe/Berlin")
+    model = LifelongRegressor().fit(X, y, tasks=column)
+    assert model.predict(X[:1], task=column[0]).shape == (1,)
+
+
 def test_dates_and_uuids_are_kept_and_found(tmp_path, capsys):
     X, y, _ = months()
     names = [date(2026, 5, 1), uuid.UUID(int=7), ("acme", date(2026, 5, 1))]
@@ -106,6 +118,9 @@ def test_times_that_python_cannot_tell_apart_are_refused():
     fine = np.datetime64("2026-01-01", "ns") + np.arange(90)
     with pytest.raises(ValueError, match="finer than a microsecond"):
         LifelongRegressor().fit(X, y, tasks=fine)
+    far = np.full(90, np.datetime64("12026-01-01"))
+    with pytest.raises(ValueError, match="too far off"):
+        LifelongRegressor().fit(X, y, tasks=far)
     missing = np.where(np.arange(90) == 4, np.datetime64("NaT"), np.datetime64("2026-01-01", "ns"))
     with pytest.raises(ValueError, match="row 4 has None"):
         LifelongRegressor().fit(X, y, tasks=missing)

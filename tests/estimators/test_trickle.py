@@ -16,13 +16,14 @@ class Stream:
 
     def __init__(self, kind, d, tasks=16, k=3, seed=0):
         self.rng, self.regression, self.d = np.random.default_rng(seed), kind is LifelongRegressor, d
+        self.noise = 0.3
         self.shared = self.rng.standard_normal((k, d))
         weights = self.rng.standard_normal((tasks, k)) @ self.shared
         self.weights = weights / np.linalg.norm(weights, axis=1, keepdims=True)
 
     def rows(self, task, n):
         X = self.rng.standard_normal((n, self.d))
-        y = X @ self.weights[task] + 0.3 * self.rng.standard_normal(n)
+        y = X @ self.weights[task] + self.noise * self.rng.standard_normal(n)
         return X, y if self.regression else (y > 0).astype(int)
 
     def score(self, model):
@@ -152,3 +153,88 @@ def test_a_call_that_fails_takes_back_what_updates_did_to_the_representation(kin
     assert all(np.array_equal(model.predict(X, task=task), predictions[task]) for task in range(16))
     model.partial_fit(rows, labels, tasks=names)
     assert model.representation_ is not before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_more_tasks_than_are_kept_in_columns_come_again_and_again(kind):
+    stream, model = Stream(kind, 10, tasks=100), kind()
+    trickled(model, stream, 4, 20)
+    assert stream.score(model) > 0.85
+
+
+@pytest.mark.parametrize("d", [20, 80])
+@pytest.mark.parametrize("change", [np.negative, np.random.default_rng(0).permutation], ids=["flipped", "shuffled"])
+def test_rows_that_contradict_a_task_teach_the_others_nothing(d, change):
+    stream, model = Stream(LifelongRegressor, d), LifelongRegressor()
+    for task in range(16):
+        model.learn_task(*stream.rows(task, 400), task=task)
+    before = model.representation_
+    grown = [task for task in range(16) if model.predictors_.at(task).feature >= 0][:3]
+    for task in grown:
+        for _ in range(4):
+            X, y = stream.rows(task, 400)
+            model.learn_task(X, change(y), task=task)
+    for task in grown:
+        feature = model.predictors_.at(task).feature
+        assert abs(before.features[feature] @ model.representation_.features[feature]) > 0.99
+    assert np.degrees(stream.angle(model)) < 10
+
+
+@pytest.mark.parametrize(("d", "parts", "n"), [(30, 3, 10), (60, 5, 12), (100, 5, 20)])
+def test_as_many_noisy_labels_as_columns_do_no_harm(d, parts, n):
+    stream, model = Stream(LifelongRegressor, d), LifelongRegressor()
+    stream.noise = 1.0
+    trickled(model, stream, parts, n)
+    scores = [model.score(*stream.rows(task, 500), task=task) for task in range(16)]
+    assert np.mean(scores) > -0.1
+    assert min(scores) > -0.6
+
+
+def test_tasks_of_three_classes_and_many_columns_come_in_parts():
+    rng, model, at_once = np.random.default_rng(0), LifelongClassifier(), LifelongClassifier()
+    shared = rng.standard_normal((4, 80))
+    weights = [rng.standard_normal((3, 4)) @ shared / 3.0 for _ in range(8)]
+
+    def drawn(own, n):
+        X = rng.standard_normal((n, 80))
+        return X, (X @ own.T + 0.5 * rng.gumbel(size=(n, 3))).argmax(axis=1)
+
+    every = [drawn(own, 300) for own in weights]
+    for part in range(6):
+        for task, (X, y) in enumerate(every):
+            own = slice(50 * part, 50 * part + 50)
+            model.learn_task(X[own], y[own], task=task)
+    for task, (X, y) in enumerate(every):
+        at_once.learn_task(X, y, task=task)
+    tests = [drawn(own, 1000) for own in weights]
+    parts, whole = (np.mean([m.score(*test, task=t) for t, test in enumerate(tests)]) for m in (model, at_once))
+    assert parts > whole - 0.05
+
+
+def test_bases_that_nothing_stands_on_are_not_kept():
+    stream, model = Stream(LifelongClassifier, 20), LifelongClassifier()
+    trickled(model, stream, 10, 20)
+    used = {model.predictors_.at(index).version for index in range(len(model.predictors_))}
+    newest = len(model.predictors_.bases) - 1
+    assert {v for v, basis in enumerate(model.predictors_.bases[:-1]) if basis is not None} <= used | {newest - 1}
+
+
+def test_a_model_from_a_file_learns_on_to_the_bit_where_bases_only_grow(tmp_path):
+    rng = np.random.default_rng(0)
+    for _ in range(12):
+        weights, model = rng.standard_normal((4, 60)), LifelongRegressor(refine_above=5)
+
+        def drawn(task, n, weights=weights):
+            X = rng.standard_normal((n, 60))
+            return X, X @ weights[task % 4] + 0.1 * rng.standard_normal(n)
+
+        for task in range(8):
+            model.learn_task(*drawn(task, int(rng.integers(1, 60))), task=task)
+        model.save(tmp_path / "m.everspan")
+        loaded = LifelongRegressor.load(tmp_path / "m.everspan")
+        for task in rng.integers(8, size=16).tolist():
+            rows = drawn(task, 3)
+            model.learn_task(*rows, task=task)
+            loaded.learn_task(*rows, task=task)
+        X, _ = drawn(0, 9)
+        assert all(np.array_equal(model.predict(X, task=task), loaded.predict(X, task=task)) for task in range(8))

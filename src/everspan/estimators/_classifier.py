@@ -315,29 +315,28 @@ class LifelongClassifier(ClassifierMixin, StreamTogether):  # type: ignore[misc]
         centred = X - self.representation_.origin if self.fit_intercept else X
         codes = np.searchsorted(classes, y)
         old = self.history_[position]
-        kept, scores, unseen = [], [], []
+        several, parts = len(classes) > 2, []
         for place, index in enumerate(self.predictors_.of_task(position)):
-            several = len(classes) > 2
             side = np.where(codes == (place if several else len(classes) - 1), 1.0, -1.0)
             even = several and self.class_weight is None and not (self._log_odds() and self.fit_intercept)
-            rows = Rows(centred, side, _balanced_weight(side, weight) if even else weight)
-            updated, assessment, before = self._updated(index, rows, rules, old.labels_used, alone=not several)
-            kept.append(updated)
-            scores.append(before)
-            unseen.append(assessment.scores)
-        judged = assessment.rows  # all, unless it was learned anew with rows held out
-        wrong = places_of(np.column_stack(unseen), classes) != codes[judged]
-        wrong_before = places_of(np.column_stack(scores), classes) != codes
-        drift = drift_of_share(wrong_before, weight, old)
-        error = float(np.average(wrong, weights=None if weight is None else weight[judged]))
-        loss = self._make_loss(rows)
-        if len(classes) <= 2 and not isinstance(loss, ZeroOne):
-            error, drift = loss.mean(rows.part(judged), assessment.scores), drift_of_loss(loss, rows, before, old)
-            if self.loss == "auc" and rows.y.min() == rows.y.max():
-                error = math.nan  # there is no pair to order
+            parts.append((index, Rows(centred, side, _balanced_weight(side, weight) if even else weight)))
+        before = [self._scored(index, own, rules) for index, own in parts]
+        wrong = places_of(np.column_stack(before), classes) != codes
+        rows, loss = parts[-1][1], self._make_loss(parts[-1][1])
+        other = None if several or isinstance(loss, ZeroOne) else loss  # than that of the label
+        drift = drift_of_share(wrong, weight, old) if other is None else drift_of_loss(other, rows, before[-1], old)
         if self.class_weight is not None and len(np.unique(codes)) < len(classes):
             drift = None  # errors that weigh the classes are known for all of them together
-        return self._record_update(task, kept, error, drift, len(y), rules, started)
+        drifted, used = drift is not None, old.labels_used
+        found = [self._update(index, own, rules, used, drifted, alone=not several) for index, own in parts]
+        judged = found[-1].rows  # all, unless it was learned anew with rows held out
+        wrong = places_of(np.column_stack([one.scores for one in found]), classes) != codes[judged]
+        error = float(np.average(wrong, weights=None if weight is None else weight[judged]))
+        if other is not None:
+            error = other.mean(rows.part(judged), found[-1].scores)
+            if self.loss == "auc" and len(np.unique(codes)) < 2:
+                error = math.nan  # there is no pair to order
+        return self._record_update(task, error, drift, len(y), rules, started)
 
     def _classes_with(self, position: int, y: Any) -> Any:
         """The task's classes; rows of one class may be joined by a second, and no other comes in."""

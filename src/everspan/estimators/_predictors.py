@@ -113,11 +113,11 @@ class Predictors:
 
     def new_version(self, basis: Array) -> None:
         """Make this the basis that the next predictors stand on; forget versions that nothing stands on."""
-        if self.bases and not self._used[-1]:
-            self.bases[-1] = None
-        for version, old in enumerate(self.bases):  # a basis that only grew shares its memory with the new one
-            if old is not None and old.shape[1] < basis.shape[1] and np.array_equal(old, basis[:, : old.shape[1]]):
-                self.bases[version] = basis[:, : old.shape[1]]
+        for version, old in enumerate(self.bases):
+            if not self._used[version]:
+                self.bases[version] = None
+            elif old is not None and old.shape[1] < basis.shape[1] and np.array_equal(old, basis[:, : old.shape[1]]):
+                self.bases[version] = basis[:, : old.shape[1]]  # one that only grew shares its memory with the new
         self.bases.append(basis)
         self._used.append(0)
 
@@ -199,14 +199,18 @@ class Predictors:
         found: Array = np.array(self._foreseen)
         return found[~np.isnan(found)]
 
-    def mark(self) -> tuple[int, int, int, Array]:
-        """Where `truncate` can come back to."""
-        newest = self.bases[-1]
-        assert newest is not None
-        self._replaced = []
-        return len(self), len(self._task_ends), len(self.bases), newest
+    def basis(self, version: int) -> Array:
+        """That of a version, laid out in memory as it is when it comes from a file: sums are the same to the bit."""
+        basis = self.bases[version]
+        assert basis is not None
+        return np.ascontiguousarray(basis)
 
-    def truncate(self, length: int, tasks: int, versions: int, basis: Array) -> None:
+    def mark(self) -> tuple[int, int, list[Array | None]]:
+        """Where `truncate` can come back to."""
+        self._replaced = []
+        return len(self), len(self._task_ends), list(self.bases)
+
+    def truncate(self, length: int, tasks: int, bases: list[Array | None]) -> None:
         """Back to an earlier state, by its `mark`."""
         for index, before in reversed(self._replaced):
             self._put(index, before)
@@ -220,8 +224,8 @@ class Predictors:
         del self._coefficients[end:], self._ends[length:], self._versions[length:], self._features[length:]
         del self._summaries[summary_end:], self._summary_ends[length:], self._doubts[length:], self._foreseen[length:]
         del self._intercepts[length:], self._errors[2 * length :]
-        del self._task_ends[tasks:], self.bases[versions:], self._used[versions:]
-        self.bases[-1] = basis
+        del self._task_ends[tasks:], self._used[len(bases) :]
+        self.bases = bases
 
     def without(self, position: int) -> tuple[Predictors, list[int]]:
         """The predictors of all tasks but the one at this position, and the learned features that leave with it."""
@@ -264,9 +268,7 @@ class Predictors:
             return direction
         if own.version in (-2, UPDATED):
             return own.coefficients
-        basis = self.bases[own.version]
-        assert basis is not None
-        lifted: Array = basis.dot(own.coefficients)
+        lifted: Array = self.basis(own.version).dot(own.coefficients)
         return lifted
 
     def read(

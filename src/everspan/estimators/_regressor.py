@@ -135,10 +135,10 @@ class LifelongRegressor(RegressorMixin, StreamTogether):  # type: ignore[misc]
         index = self.predictors_.of_task(self._position(task))[0]
         drifted = self._drifted(index, rows)
         used = self.history_[self._position(task)].labels_used
-        kept, assessment, before = self._updated(index, rows, rules, used)
         loss = self._loss_with(rows, Summary(self.predictors_.at(index).summary))
-        drift = loss.mean(rows, before) if drifted else None
-        return self._record_update(task, [kept], assessment.error, drift, len(rows), rules, started)
+        drift = loss.mean(rows, self._scored(index, rows, rules)) if drifted else None
+        assessment = self._update(index, rows, rules, used, drifted)
+        return self._record_update(task, assessment.error, drift, len(rows), rules, started)
 
     def _drifted(self, index: int, rows: Rows) -> bool:
         """Whether residuals on new rows are surely larger than noise and the uncertainty of the weights make them."""

@@ -156,8 +156,7 @@ class TaskStream(LifelongEstimator):
         lifted = known.lift(X)
         if version < 0:
             return known.scores(lifted, direction)[:, None]
-        basis = self.predictors_.bases[version]
-        assert basis is not None
+        basis = self.predictors_.basis(version)
         Z: Array = lifted[:, : len(basis)].dot(basis)
         return Z
 

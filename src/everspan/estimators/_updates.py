@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
@@ -20,7 +19,8 @@ from ..representation import LinearRepresentation
 from ..tasks import Array, Rows, Table, TaskEvent
 from ..threads import one_thread
 from ._base import DriftWarning
-from ._predictors import UPDATED, Kept
+from ._known import evidence, known_signs
+from ._predictors import UPDATED
 from ._stream import TaskStream
 
 
@@ -45,63 +45,11 @@ class Standing:
         return Z
 
 
-class Updated(NamedTuple):
-    """A predictor after more rows, its error on them left out, and the scores it gave them before."""
-
-    kept: Kept
-    assessment: Assessment
-    before: Array
-
-
-def known_of(summary: Summary, weights: Array, regression: bool) -> Prior:
-    """What a task's own rows say about its weights, next to nothing else."""
-    gram, moment, square, count = summary.parts()
-    noise = 1.0
-    if regression:
-        left = max(square - 2.0 * weights.dot(moment) + weights.dot(gram).dot(weights), 1e-9 * square, 1e-300)
-        noise = left / max(count - len(weights), 1.0)
-    precision = gram / noise
-    floor = 1e-6 * float(np.trace(precision)) / max(len(gram), 1) + 1e-12
-    return Prior(weights, precision + floor * np.eye(len(gram)), noise)
-
-
-def weakly_known(summary: Summary, weights: Array, regression: bool) -> Prior:
-    """The same where rows are few for the weights: what they do not tell stays about as it is.
-
-    Each column's weight may be off by log-odds of about one, or in a regression by what a tenth of a row cannot tell.
-    """
-    gram, moment, square, count = summary.parts()
-    squares = np.diag(gram) / max(count, 1e-300)
-    weak = np.diag(np.where(squares > 0.0, 0.1 * squares if regression else squares, 1.0))
-    noise = 1.0
-    if regression:
-        inverse = np.linalg.inv(gram + weak)
-        solution = inverse.dot(moment + weak.dot(weights))
-        left = max(square - 2.0 * solution.dot(moment) + solution.dot(gram).dot(solution), 1e-12 * square, 1e-300)
-        noise = left / max(count - float(np.vdot(inverse, gram)), 1e-3 * count, 1e-300)
-    return Prior(weights, weak / noise, noise).after(summary)
-
-
-def criterion(summary: Summary, labels: int, regression: bool) -> tuple[float, Array]:
-    """Akaike's criterion, corrected for few labels, and the weights that it is of: the less the better."""
-    gram, moment, square, count = summary.parts()
-    spare = labels - len(moment) - 1
-    if spare <= 0:
-        return math.inf, moment
-    floor = max(1e-9 * float(np.trace(gram)) / len(gram), 1e-300)
-    weights = np.asarray(np.linalg.solve(gram + floor * np.eye(len(gram)), moment), dtype=np.float64)
-    explained = float(weights.dot(moment))
-    misfit = -explained
-    if regression:
-        misfit = labels * math.log(max(square - explained, 1e-12 * square, 1e-300) / max(count, 1e-300))
-    return misfit + 2.0 * len(moment) * labels / spare, weights
-
-
 class UpdatedStream(TaskStream):
     """A stream whose tasks may come again with more rows."""
 
-    def _standing(self, index: int) -> Standing:
-        """Where a predictor stands as more rows come."""
+    def _standing(self, index: int, rows: Rows | None = None) -> Standing:
+        """Where a predictor stands as more rows come; how strongly a regression's weights are drawn, these say too."""
         own, constant = self.predictors_.at(index), bool(self.fit_intercept)
         direction = self.predictors_.original(index, self.representation_)
         summary, in_columns = Summary(own.summary), self._of_columns(own.version, own.doubt)
@@ -110,49 +58,54 @@ class UpdatedStream(TaskStream):
             return Standing(None, self.prior_.after(summary), summary)
         version, labels = own.version, self.history_[self.predictors_.task_of(index)].labels_used
         if own.version >= 0:
-            directions, weights = self.predictors_.bases[own.version], own.coefficients
+            directions, weights = self.predictors_.basis(own.version), own.coefficients
         elif in_columns:
             directions, weights = None, direction
         else:
             directions, weights = direction[:, None], np.ones(1)
         weights = np.append(weights, own.intercept) if constant else weights
-        if in_columns and own.version not in (-1, UPDATED):
-            better = self._better_suited(version, summary, labels)
+        if own.doubt and own.version not in (-1, UPDATED):
+            better = self._better_suited(version, summary)
             if better is not None:
                 version, directions, weights = better
         if in_columns and directions is not None:
             summary = summary.through(directions, constant)
-        known = weakly_known if labels <= 2 * len(weights) else known_of
-        return Standing(directions, known(summary, weights, self._regression), summary, version)
+        if self._regression:
+            at = Standing(directions, Prior(weights, np.eye(len(weights))), summary, version)
+            seen = summary
+            if rows is not None:
+                Z = at.coordinates(self.representation_.lift(rows.X))
+                seen = summary + Summary.of_numbers(replace(rows, X=Z), constant)
+            return replace(at, known=evidence(seen, constant, regression=True).prior.after(summary))
+        return Standing(directions, known_signs(summary, weights, labels <= 2 * len(weights)), summary, version)
 
-    def _better_suited(self, version: int, summary: Summary, labels: int) -> tuple[int, Array | None, Array] | None:
-        """What a task kept in columns had better stand on: the features there are now, or the columns themselves.
+    def _better_suited(self, version: int, summary: Summary) -> tuple[int, Array | None, Array] | None:
+        """What a task in doubt had better stand on: the features there are now, or the columns themselves.
 
-        Its labels so far speak for that by Akaike's criterion, corrected for few; None if for what it stands on.
+        Its rows so far speak for that by the evidence; None if for what it stands on.
         """
         constant, newest = bool(self.fit_intercept), self.predictors_.version
-        bases = {known: self.predictors_.bases[known] for known in (version, newest) if known >= 0}
-        bases = {known: basis for known, basis in bases.items() if basis is not None and basis.shape[1]}
+        bases = {known: self.predictors_.basis(known) for known in (version, newest) if known >= 0}
+        bases = {known: basis for known, basis in bases.items() if basis.shape[1]}
         choices: dict[int, Array | None] = {**bases, -2: None}
-        found = {
-            known: criterion(summary if basis is None else summary.through(basis, constant), labels, self._regression)
-            for known, basis in choices.items()
-        }
-        best = min(found, key=lambda known: found[known][0])
-        if math.isfinite(found[best][0]):
-            return None if best == version else (best, choices[best], found[best][1])
-        if version >= 0 and version not in bases:  # there was no feature yet, and labels are too few for any
-            return -2, None, np.zeros(self.n_features_in_ + constant)
-        return None
+        seen = {known: summary if b is None else summary.through(b, constant) for known, b in choices.items()}
+        found = {known: evidence(own, constant, self._regression) for known, own in seen.items()}
+        best = min(found, key=lambda known: found[known].value)
+        if best == version or (version in found and found[best].value > found[version].value - 1.0):
+            return None
+        return best, choices[best], found[best].prior.posterior(seen[best])
+
+    def _scored(self, index: int, rows: Rows, rules: Rules) -> Array:
+        """The scores that a predictor gives rows as it is."""
+        direction, intercept = self._direction(index, rules)
+        return self.representation_.scores(self.representation_.lift(rows.X), direction) + intercept
 
     @one_thread()
-    def _updated(self, index: int, rows: Rows, rules: Rules, used: int, alone: bool = True) -> Updated:
-        """A predictor after more rows of its task, of which it has used so many."""
+    def _update(self, index: int, rows: Rows, rules: Rules, used: int, drifted: bool, alone: bool = True) -> Assessment:
+        """Bring a predictor up to date with more rows of its task, of which it has used so many; its error on them."""
         own, known, constant = self.predictors_.at(index), self.representation_, bool(self.fit_intercept)
-        standing, lifted = self._standing(index), known.lift(rows.X)
-        direction, intercept = self._direction(index, rules)
-        before = known.scores(lifted, direction) + intercept
-        Z = replace(rows, X=standing.coordinates(lifted))
+        standing = self._standing(index, rows)
+        Z = replace(rows, X=standing.coordinates(known.lift(rows.X)))
         learner, loss = Shrunk(standing.known, self._regression, constant), self._loss_with(rows, standing.summary)
         fit, assessment = LeaveOneOut().measure(learner.fit, Z, loss, 1.0 - rules.confidence, 0)
         assert isinstance(fit, Fit)
@@ -164,12 +117,8 @@ class UpdatedStream(TaskStream):
                 Table(rows), known, rules, len(self.history_), self._seed(), self._shrunk(), self._trusted()
             )
             if _says_more(outcome.assessment, assessment, rows, rules, many=len(rows) >= 4 * used):
-                kept = self._kept(outcome, rules, rows, alone)
-                if own.feature >= 0:
-                    outcome, kept = _in_its_place(own.feature, outcome, kept, rules)
-                self.predictors_.update(index, kept)  # what it stands on is still needed
-                self._take_up(outcome.representation)
-                return Updated(kept, outcome.assessment, before)
+                self._learn_anew(index, outcome, rows, rules, drifted)
+                return outcome.assessment
         weights = np.append(fit.coef, fit.intercept) if constant else fit.coef
         lifts = standing.directions is not None and (own.version < 0 or in_columns)
         whole = standing.directions.dot(fit.coef) if lifts and standing.directions is not None else fit.coef
@@ -191,19 +140,44 @@ class UpdatedStream(TaskStream):
             errors=(math.inf if rules.accept == "bound" else error, float(plausible)),
             summary=(Summary(own.summary) + new).packed,
         )
-        if kept.version == UPDATED and isinstance(known, LinearRepresentation) and whole.any():
-            noise = loss.share(fit.noise) or (assessment.training if rules.goal == "excess" else 0.0)
-            self._know_better(own.feature, whole, max(error - noise, 0.5 / (used + len(rows))), used + len(rows))
-        return Updated(kept, assessment, before)
+        self.predictors_.update(index, kept)
+        labels = used + len(rows)
+        if kept.version == UPDATED and isinstance(known, LinearRepresentation) and not drifted and whole.any():
+            distance = self._distance(loss, fit, replace(assessment, error=error), labels, rules)
+            if labels >= 2 * known.labels[own.feature] and distance < known.errors[own.feature]:
+                self._take_up(refine(known.with_feature(whole, distance, labels).replaced(own.feature), rules)[0])
+        return assessment
 
-    def _know_better(self, feature: int, direction: Array, error: float, labels: int) -> None:
-        """A feature whose task has seen twice the labels is what they say it is now, and so is the representation."""
-        known, rules = self.representation_, self._rules()
-        assert isinstance(known, LinearRepresentation)
-        distance = rules.spread.distance(error)
-        if labels >= 2 * known.labels[feature] and distance < known.errors[feature]:
-            representation, _ = refine(known.with_feature(direction, distance, labels).replaced(feature), rules)
-            self._take_up(representation)
+    def _learn_anew(self, index: int, outcome: Outcome, rows: Rows, rules: Rules, drifted: bool) -> None:
+        """Put what new rows alone say of a task in the place of what was known of it.
+
+        A task that had a feature has one still: the new one, if that is known better and the task has not changed.
+        """
+        known, feature = self.representation_, self.predictors_.at(index).feature
+        kept, representation = self._kept(outcome, rules, rows, alone=True), outcome.representation
+        if feature >= 0 and outcome.action == "grew":
+            assert isinstance(known, LinearRepresentation)
+            assert isinstance(representation, LinearRepresentation)
+            distance = self._distance(self._make_loss(rows), outcome.fit, outcome.assessment, len(rows), rules)
+            if drifted or distance >= known.errors[feature]:
+                representation = known
+                if kept.version == -1:
+                    direction = kept.coefficients[0] * outcome.representation.feature(kept.feature)
+                    kept = kept._replace(version=UPDATED, coefficients=direction)
+            else:
+                errors = np.append(known.errors, distance)
+                representation, _ = refine(replace(representation, errors=errors).replaced(feature), rules)
+        self.predictors_.update(index, kept._replace(feature=feature) if feature >= 0 else kept)
+        self._take_up(representation)
+
+    def _distance(self, loss: Loss, fit: Fit, assessment: Assessment, labels: int, rules: Rules) -> float:
+        """How far a direction seems to be from the truth; in a regression as a share of what is no noise."""
+        error, noise = assessment.error, loss.share(fit.noise)
+        if self._regression:
+            least = len(fit.coef) / labels * noise  # what so many weights cost if all is noise
+            return rules.spread.distance(max(error - noise, least) / max(1.0 - noise, 1e-9))
+        noise = assessment.training if rules.goal == "excess" else 0.0
+        return rules.spread.distance(max(error - noise, 0.5 / labels))
 
     def _loss_with(self, rows: Rows, summary: Summary) -> Loss:
         """The loss of new rows of a task, beside those in its summary."""
@@ -212,7 +186,6 @@ class UpdatedStream(TaskStream):
     def _record_update(
         self,
         task: Hashable,
-        kept: list[Kept],
         error: float,
         drift: float | None,
         labels: int,
@@ -225,8 +198,6 @@ class UpdatedStream(TaskStream):
         task that was within epsilon of what it reaches alone is taken to be so still, unless it has changed.
         """
         position = self._position(task)
-        for index, own in zip(self.predictors_.of_task(position), kept, strict=True):
-            self.predictors_.update(index, own)
         for cache in ("_average", "_read"):
             self.__dict__.pop(cache, None)
         old = self.history_[position]
@@ -263,15 +234,6 @@ class UpdatedStream(TaskStream):
                 stacklevel=5,
             )
         return event
-
-
-def _in_its_place(feature: int, outcome: Outcome, kept: Kept, rules: Rules) -> tuple[Outcome, Kept]:
-    """What was learned anew of a task that had this feature: it has one still, the new one if there is one."""
-    if outcome.action == "grew":
-        assert isinstance(outcome.representation, LinearRepresentation)
-        representation, refinement = refine(outcome.representation.replaced(feature), rules)
-        outcome = replace(outcome, representation=representation, refinement=refinement)
-    return outcome, kept._replace(feature=feature)
 
 
 def _is_mark(labels: int, new: int) -> bool:
