@@ -197,6 +197,8 @@ class Predictors:
     def foreseen(self) -> Array:
         """How well the prior foresaw each task, where there was one to ask."""
         found: Array = np.array(self._foreseen)
+        for index, kept in self._updates.items():
+            found[index] = kept.foreseen
         return found[~np.isnan(found)]
 
     def basis(self, version: int) -> Array:
