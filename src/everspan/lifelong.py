@@ -16,7 +16,7 @@ import numpy as np
 from .checks import Assessment, AutoCheck, Check, CrossValidation, HoldOut, LeaveOneOut, Loss, without_lone_rows
 from .learners import Fit, Learner, changed
 from .representation import Refiner, Representation, SubspaceRefiner
-from .spread import Spread
+from .spread import Spread, beyond_noise
 from .tasks import Action, Array, Labels, Rows
 from .threads import one_thread
 
@@ -280,9 +280,9 @@ class _Trial:
         return fit if known is unseen else changed(fit, unseen=known)
 
     def distance_in_error(self, direct: _Measured) -> float:
-        """The error of a direct fit less what is noise: how far it seems to be from the best direction."""
-        one_in_all = 0.5 / max(len(direct.assessment.scores), 1) if self.rules.spread.counts_errors else 0.0
-        return max(direct.assessment.error - direct.noise, one_in_all)
+        """How far a direct fit seems to be from the best direction, as an error."""
+        found, weights = direct.assessment, len(direct.fit.coef)
+        return beyond_noise(self.rules.spread, found.error, direct.noise, weights, len(found.scores))
 
     def reused(self, attempt: _Measured, representation: Representation, met: bool = True) -> Outcome:
         wanted = None if met else self._wanted(attempt, self.rules.value(attempt.assessment), self.rules.epsilon)

@@ -106,6 +106,24 @@ class RegressionSpread:
         return self.c1 * max(1.0 - cosine**2, 0.0)
 
 
+def beyond_noise(spread: Spread, error: float, noise: float, weights: int, rows: int) -> float:
+    """The error of a fit of so many weights to so many rows less what is noise: how far it is from the best direction.
+
+    In a regression it is a share of what is no noise: where nearly all is, a fit that does no worse than that is not
+    near anything, and it cannot be nearer than so many weights cost.
+
+    Examples
+    --------
+    >>> from everspan.spread import RegressionSpread, beyond_noise
+    >>> clean, noisy = (beyond_noise(RegressionSpread(), n + 0.01, n, weights=20, rows=400) for n in (0.0, 0.9))
+    >>> round(clean, 3), round(noisy, 3)
+    (0.01, 0.45)
+    """
+    if spread.counts_errors:
+        return max(error - noise, 0.5 / max(rows, 1))
+    return max(error - noise, weights / max(rows, 1) * noise) / max(1.0 - noise, 1e-9)
+
+
 def _check_constants(c1: float, c2: float) -> None:
     if not 0.0 < c1 <= c2 < math.inf:
         raise ValueError(f"the spread's constants must satisfy 0 < c1 <= c2, but c1={c1} and c2={c2}")

@@ -16,6 +16,7 @@ from ..learners import Fit
 from ..lifelong import FEW, Outcome, Rules, learn, refine
 from ..prior import Prior, Shrunk, Summary
 from ..representation import LinearRepresentation
+from ..spread import beyond_noise
 from ..tasks import Array, Rows, Table, TaskEvent
 from ..threads import one_thread
 from ._base import DriftWarning
@@ -171,13 +172,9 @@ class UpdatedStream(TaskStream):
         self._take_up(representation)
 
     def _distance(self, loss: Loss, fit: Fit, assessment: Assessment, labels: int, rules: Rules) -> float:
-        """How far a direction seems to be from the truth; in a regression as a share of what is no noise."""
-        error, noise = assessment.error, loss.share(fit.noise)
-        if self._regression:
-            least = len(fit.coef) / labels * noise  # what so many weights cost if all is noise
-            return rules.spread.distance(max(error - noise, least) / max(1.0 - noise, 1e-9))
-        noise = assessment.training if rules.goal == "excess" else 0.0
-        return rules.spread.distance(max(error - noise, 0.5 / labels))
+        """How far a direction seems to be from the truth."""
+        noise = loss.share(fit.noise) or (assessment.training if rules.goal == "excess" else 0.0)
+        return rules.spread.distance(beyond_noise(rules.spread, assessment.error, noise, len(fit.coef), labels))
 
     def _loss_with(self, rows: Rows, summary: Summary) -> Loss:
         """The loss of new rows of a task, beside those in its summary."""
