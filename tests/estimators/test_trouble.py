@@ -296,3 +296,22 @@ def test_bounds_of_either_look_hold_together():
         assert event.confidence == pytest.approx(0.95)
         wrong += error > event.error_bound
     assert wrong <= 0.05 * 150 + 4
+
+
+@pytest.mark.parametrize("d", [20, 60])
+def test_tasks_of_noise_leave_what_others_share_as_it_is(d):
+    rng, model = np.random.default_rng(1), LifelongRegressor()
+    shared = rng.standard_normal((3, d))
+
+    def drawn(n):
+        X, weights = rng.standard_normal((n, d)), rng.standard_normal(3) @ shared
+        return X, X @ weights / np.linalg.norm(weights) + 0.2 * rng.standard_normal(n)
+
+    for task in range(12):
+        model.learn_task(*drawn(300), task=task)
+    before = model.representation_.dimension
+    for task in range(5):
+        X, y = drawn(300)
+        model.learn_task(X, rng.permutation(y), task=("noise", task))
+    assert before == 3
+    assert model.representation_.dimension == 3
