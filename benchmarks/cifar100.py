@@ -20,6 +20,7 @@ import common  # first: it sets one thread before numpy is loaded
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import time
@@ -62,7 +63,7 @@ def run_one(name, arguments):
     results["timing"]["runs_at_once"] = arguments.at_once
     arguments.results.mkdir(parents=True, exist_ok=True)
     suffix = "-held-out" if arguments.held_out else ""
-    plain = name.replace("=", "_")  # what every file system and copier takes
+    plain = re.sub(r"[^\w.-]", "_", name)  # what every file system and copier takes
     (arguments.results / f"{plain}{suffix}.json").write_text(json.dumps(results, indent=1) + "\n")
 
 
