@@ -265,3 +265,33 @@ def test_a_report_of_a_file_that_changes_meanwhile(tmp_path, monkeypatch):
     monkeypatch.setattr(_reporting, "open_model", opened)
     assert "8 tasks" in report(tmp_path / "a.everspan", tmp_path / "a.html", "everspan report").read_text()
     assert len(calls) == 2
+
+
+@pytest.mark.parametrize("unit", ["date", "s", "us", "ns"])
+def test_a_day_may_be_a_task_in_parquet_as_in_csv(tmp_path, unit):
+    rng = np.random.default_rng(0)
+    days = pd.date_range("2026-01-01", periods=6).repeat(30)
+    frame = pd.DataFrame(rng.standard_normal((180, 2)), columns=["a", "b"])
+    frame.insert(0, "day", days.date if unit == "date" else days.astype(f"datetime64[{unit}]"))
+    frame["sales"] = frame["a"] - frame["b"]
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_parquet(tmp_path / "t.parquet")
+    for kind in ("csv", "parquet"):
+        learn(tmp_path / f"{kind}.everspan", tmp_path / f"t.{kind}", task_column="day", target_column="sales")
+        predict(tmp_path / f"{kind}.everspan", tmp_path / f"t.{kind}", tmp_path / f"{kind}.out.csv")
+    assert open_model(tmp_path / "parquet.everspan").tasks_ == [f"2026-01-0{day}" for day in range(1, 7)]
+    csv, parquet = (open_model(tmp_path / f"{kind}.everspan") for kind in ("csv", "parquet"))
+    assert csv.tasks_ == parquet.tasks_
+    csv, parquet = (pd.read_csv(tmp_path / f"{kind}.out.csv")["predicted sales"] for kind in ("csv", "parquet"))
+    np.testing.assert_allclose(csv, parquet, atol=1e-9)
+
+
+def test_hours_and_zones_name_tasks_as_they_are_written(tmp_path):
+    hours = pd.date_range("2026-01-01 06:30", periods=3, freq="h").repeat(20)
+    frame = pd.DataFrame({"hour": hours, "x": np.arange(60.0) % 7, "y": np.arange(60.0) % 7})
+    for name, column in (("plain", hours), ("zone", hours.tz_localize("UTC")), ("fine", hours + pd.Timedelta("5ms"))):
+        frame["hour"] = column
+        frame.to_parquet(tmp_path / "t.parquet")
+        learn(tmp_path / f"{name}.everspan", tmp_path / "t.parquet", task_column="hour", target_column="y")
+    first = {name: open_model(tmp_path / f"{name}.everspan").tasks_[0] for name in ("plain", "zone", "fine")}
+    assert first == {"plain": "2026-01-01 06:30:00", "zone": "2026-01-01 06:30:00Z", "fine": "2026-01-01 06:30:00.005"}

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ._files import BOOLEAN, EMPTY, NUMBER, TEXT, TableError, TableFile, columns_of
+from ._files import BOOLEAN, DATE, EMPTY, NUMBER, TEXT, TableError, TableFile, columns_of
 
 Array = NDArray[np.float64]
 LARGEST = 1e100  # numbers beyond are taken as missing: their squares have no room
@@ -180,7 +180,8 @@ class Preparation:
         if absent:
             raise TableError(f"the table has no column {quoted(absent)}; it has {quoted(list(known))}")
         for name in wanted:
-            if known[name] not in (NUMBER, BOOLEAN, TEXT, EMPTY):
+            named = known[name] == DATE and name == self.task_column  # a day may be a task
+            if known[name] not in (NUMBER, BOOLEAN, TEXT, EMPTY) and not named:
                 raise TableError(f"column {name!r} {known[name]}, and was something else before")
 
 

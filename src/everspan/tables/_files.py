@@ -16,7 +16,7 @@ _ROWS = 1 << 16  # rows of a binary table that are read at once
 _CELLS = 1 << 22  # and cells
 _DELIMITERS = ",\t;|"
 MOST_COLUMNS = 200_000
-NUMBER, BOOLEAN, TEXT, EMPTY = "number", "boolean", "text", "is empty"
+NUMBER, BOOLEAN, TEXT, EMPTY, DATE = "number", "boolean", "text", "is empty", "is a date or a time"
 _NOTHING = [""]
 _MISSING = [*_NOTHING, "NA", "N/A", "#N/A", "NaN", "nan", "NULL", "null", "NaT", "<NA>"]
 _ABSENT = [*_MISSING, "None", "none"]
@@ -240,8 +240,10 @@ def _kind_of(dtype: Any) -> str:
         return TEXT
     if types.is_null(value):
         return EMPTY
+    if types.is_date(value) or types.is_timestamp(value):
+        return DATE
     if types.is_temporal(value):
-        return "is a date or a time"
+        return "is a time of day or a length of time"
     return f"has values of type {value}"[:60]
 
 
@@ -251,7 +253,7 @@ def columns_of(batch: Any) -> dict[str, Any]:
 
 
 def _as_names(values: Any) -> Any:
-    """Numbers as text, whole ones without a point, however they are kept: 7 and 7.0 are one name."""
+    """Numbers as text, whole ones without a point, however they are kept: 7 and 7.0 are one name; so are dates."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -262,6 +264,9 @@ def _as_names(values: Any) -> Any:
         numbers = pc.if_else(pc.is_nan(numbers), None, numbers)
         return pc.coalesce(short, numbers.cast(pa.string()))
     texts = values.cast(pa.string())
+    if pa.types.is_temporal(values.type):
+        texts = pc.replace_substring_regex(texts, r"(\.\d*?)0+(\D|$)", r"\1\2")
+        return pc.replace_substring_regex(pc.replace_substring_regex(texts, r"\.(\D|$)", r"\1"), r" 00:00:00$", "")
     texts = pc.replace_substring_regex(texts, r"^(-?\d+)\.0+$", r"\1")
     return pc.replace_substring_regex(pc.replace_substring_regex(texts, "^True$", "true"), "^False$", "false")
 

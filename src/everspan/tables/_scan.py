@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._columns import Column, Preparation, quoted, try_numbers, try_truth
-from ._files import BOOLEAN, NUMBER, TEXT, TableError, TableFile, columns_of
+from ._files import BOOLEAN, DATE, NUMBER, TEXT, TableError, TableFile, columns_of
 
 MOST_VALUES = 1000  # different texts from which a column is taken for names
 MOST_NUMBERS = 100  # of a text column: the values that occur most often have a number each
@@ -172,7 +172,7 @@ class Scan:
             )
         usable = [name for name, held in table.kinds.items() if held in (NUMBER, BOOLEAN, TEXT)]
         for name in (task, target):
-            if name not in usable:
+            if name not in usable and (name != task or table.kinds[name] != DATE):
                 raise TableError(f"column {name!r} {table.kinds[name]}: it cannot be the task or the target")
         chosen = [name for name in usable if name not in (task, target, *drop)]
         if not chosen:
@@ -184,7 +184,7 @@ class Scan:
             raise TableError(f"no row has both a task ({task!r}) and a label ({target!r})")
         left_out: dict[str, list[str]] = {}
         for name, held in table.kinds.items():
-            if held not in (NUMBER, BOOLEAN, TEXT):
+            if held not in (NUMBER, BOOLEAN, TEXT) and name != task:
                 left_out.setdefault(held, []).append(name)
         columns = [scan._column(name, found[name], left_out) for name in chosen]
         scan.notes += [f"left out: {quoted(names)}: {why}" for why, names in left_out.items()]
