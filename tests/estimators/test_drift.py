@@ -44,4 +44,6 @@ def test_rows_of_one_class_are_no_drift_where_classes_are_weighed():
     wrong = (model.predict(X, task="t") != y) & (y == 1)
     with warnings.catch_warnings():
         warnings.simplefilter("error", DriftWarning)
-        model.learn_task(X[wrong], y[wrong], task="t")
+        event = model.learn_task(X[wrong], y[wrong], task="t")
+    assert event.drift is None
+    assert event.labels_used == 600 + wrong.sum()
