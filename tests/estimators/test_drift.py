@@ -5,10 +5,10 @@ import warnings
 import numpy as np
 import pytest
 
-from everspan import LifelongClassifier
+from everspan import LifelongClassifier, LifelongRegressor
 from everspan.estimators import DriftWarning
 
-D = 6
+from .test_few_rows import D, learned, shops
 
 
 @pytest.mark.parametrize("loss", ["error", "auc", "log_loss"])
@@ -47,3 +47,27 @@ def test_rows_of_one_class_are_no_drift_where_classes_are_weighed():
         event = model.learn_task(X[wrong], y[wrong], task="t")
     assert event.drift is None
     assert event.labels_used == 600 + wrong.sum()
+
+
+@pytest.mark.parametrize("kind", [LifelongRegressor, LifelongClassifier])
+def test_drift_is_noticed_and_said_and_chance_is_not_taken_for_it(kind):
+    stream = shops(60, rows=60, halfspace=kind is LifelongClassifier, seed=3)
+    rng = np.random.default_rng(4)
+    model = learned(kind, stream)
+    false = 0
+    for name, _, _, (weights, constant) in stream[:40]:
+        X = rng.standard_normal((40, D))
+        y = X @ weights + constant + rng.standard_normal(40)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            event = model.learn_task(X, y if kind is LifelongRegressor else (y > 0).astype(int), task=name)
+        false += event.drift is not None
+        assert (event.drift is None) == (not said)
+    assert false <= 1
+    for name, _, _, (weights, constant) in stream[40:]:
+        X = rng.standard_normal((40, D))
+        y = -3.0 * (X @ weights) - constant + rng.standard_normal(40)
+        with pytest.warns(DriftWarning, match="seems to have changed"):
+            event = model.learn_task(X, y if kind is LifelongRegressor else (y > 0).astype(int), task=name)
+        assert event.drift > 0.3
+        assert "it seems to have changed" in str(event)
