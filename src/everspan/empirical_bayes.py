@@ -28,6 +28,7 @@ _STILL = 1e-6  # variance that counts as none, in units of the noise's
 _ALIKE = 3.0  # tasks' worth of belief that columns vary alike
 _FACTORS = 4  # at most
 _PRICE = 0.5  # evidence that a number has to bring which was chosen
+_ODDS = 1e4  # log-odds that no column makes
 _TEMPER = 2.0  # evidence that counts as one: no stream is as normal as the model
 
 
@@ -42,7 +43,8 @@ def learn_prior(summaries: Sequence[Summary], *, constant: bool, regression: boo
     square, count = sum(part[2] for part in parts), max(sum(part[3] for part in parts), 1e-300)
     change = _standardising(grams.sum(axis=0) / count, constant)
     grams, moments = np.matmul(np.matmul(change.T, grams), change), moments.dot(change)
-    ways = _sound(_weighed(_Tasks(grams, moments, square, count, constant, regression)))
+    largest = np.inf if regression else _ODDS
+    ways = _sound(_weighed(_Tasks(grams, moments, square, count, constant, regression)), largest)
     if not ways:
         return None
     prior = _together(ways)
@@ -50,13 +52,18 @@ def learn_prior(summaries: Sequence[Summary], *, constant: bool, regression: boo
     return replace(prior, mean=change.dot(prior.mean), precision=back.T.dot(prior.precision).dot(back))
 
 
-def _sound(weighed: Iterator[tuple[float, _Way]]) -> list[tuple[float, _Way]]:
-    """The ways up to one that is beyond what numbers can hold: columns may be all but the same, or in other units."""
+def _sound(weighed: Iterator[tuple[float, _Way]], largest: float) -> list[tuple[float, _Way]]:
+    """The ways up to one that is beyond what numbers can hold: columns may be all but the same, or in other units.
+
+    Nor may weights be larger than ``largest``: where all rows of all tasks are told apart, nothing else stops them.
+    """
     found: list[tuple[float, _Way]] = []
     with np.errstate(all="ignore"):
         try:
             for score, way in weighed:
                 if not np.isfinite([score, way.noise, *way.mean, *way.covariance.ravel()]).all():
+                    break
+                if max(np.abs(way.mean).max(), np.sqrt(np.diag(way.covariance).max())) > largest:
                     break
                 np.linalg.cholesky(way.covariance)
                 found.append((score, way))

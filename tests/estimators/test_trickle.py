@@ -238,3 +238,13 @@ def test_a_model_from_a_file_learns_on_to_the_bit_where_bases_only_grow(tmp_path
             loaded.learn_task(*rows, task=task)
         X, _ = drawn(0, 9)
         assert all(np.array_equal(model.predict(X, task=task), loaded.predict(X, task=task)) for task in range(8))
+
+
+@pytest.mark.parametrize("seed", [7, 9])
+def test_a_prior_of_rows_that_are_all_told_apart_stays_within_measure(seed):
+    rng, model = np.random.default_rng(seed), LifelongClassifier()
+    weights = rng.standard_normal((12, 3)) @ rng.standard_normal((3, 50))
+    for task in [*range(12), *rng.integers(12, size=36).tolist()]:
+        X = rng.standard_normal((int(rng.integers(1, 4)), 50))
+        model.learn_task(1e-6 * X, (X @ weights[task] > 0).astype(int), task=task)
+    assert 1e-6 * np.abs(model.prior_.mean).max() < 1e4
