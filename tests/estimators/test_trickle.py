@@ -248,3 +248,16 @@ def test_a_prior_of_rows_that_are_all_told_apart_stays_within_measure(seed):
         X = rng.standard_normal((int(rng.integers(1, 4)), 50))
         model.learn_task(1e-6 * X, (X @ weights[task] > 0).astype(int), task=task)
     assert 1e-6 * np.abs(model.prior_.mean).max() < 1e4
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_parts_are_learned_alike_whatever_the_scale_of_the_columns(kind):
+    stream, one, other = Stream(kind, 20), kind(), kind()
+    every = trickled(one, stream, 10, 20)
+    for part in range(10):
+        for task, (X, y) in enumerate(every):
+            own = slice(20 * part, 20 * part + 20)
+            other.learn_task(1e-6 * X[own], y[own], task=task)
+    tests = [stream.rows(task, 1000) for task in range(16)]
+    plain = np.mean([one.score(X, y, task=task) for task, (X, y) in enumerate(tests)])
+    assert abs(np.mean([other.score(1e-6 * X, y, task=task) for task, (X, y) in enumerate(tests)]) - plain) < 0.01
