@@ -15,6 +15,28 @@ from uuid import UUID
 import numpy as np
 
 
+def as_name(given: Any) -> Any:
+    """The name that is meant: a date or a time of numpy is Python's own."""
+    if isinstance(given, np.datetime64 | np.timedelta64) and not np.isnat(given):
+        return dates(np.array([given]))[0]
+    return given
+
+
+def dates(column: Any) -> list[Hashable]:
+    """Numpy's dates as Python's, which has none finer than a microsecond and none after the year 9999."""
+    coarse = column
+    if np.datetime_data(column.dtype)[0] in ("ns", "ps", "fs", "as"):
+        coarse = column.astype(f"{column.dtype.kind}8[us]")
+        if (coarse.astype(column.dtype) != column)[~np.isnat(column)].any():
+            raise ValueError(
+                "tasks are times finer than a microsecond, which no name can be: make them text or numbers"
+            )
+    found: list[Hashable] = coarse.tolist()
+    if any(isinstance(name, int) for name in found):
+        raise ValueError("tasks are dates or times that are too far off to be names: make them text or numbers")
+    return found
+
+
 def encoded(name: Hashable) -> str:
     """A name as text, in terms of JSON.
 
@@ -64,7 +86,8 @@ def meanings(text: str) -> Iterator[Any]:
 
 def plain(name: Any) -> Any:
     """A name in terms of JSON."""
-    if isinstance(name, np.generic) and not isinstance(name, np.datetime64 | np.timedelta64):
+    name = as_name(name)
+    if isinstance(name, np.generic):
         name = name.item()
     if name is None or isinstance(name, bool | int):
         return name
@@ -87,7 +110,8 @@ def plain(name: Any) -> Any:
 
 
 def _canonical(name: Any) -> Any:
-    if isinstance(name, np.generic) and not isinstance(name, np.datetime64 | np.timedelta64):
+    name = as_name(name)
+    if isinstance(name, np.generic):
         name = name.item()
     if isinstance(name, tuple):
         return tuple(_canonical(part) for part in name)

@@ -26,6 +26,7 @@ from ..checks import CHECKS, HoldOut, Loss
 from ..functions import ReLU
 from ..learners import Learner, changed, named_learner
 from ..lifelong import Outcome, Rules, learn, refine
+from ..names import as_name
 from ..representation import LinearRepresentation, Representation, SubspaceRefiner
 from ..spread import Spread
 from ..store import StoreError, read, write
@@ -445,6 +446,7 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return list(self._places)
 
     def _position(self, task: Hashable) -> int:
+        task = as_name(task)
         if task in self._places:
             return self._places[task]
         if task is None and len(self._places) == 1:

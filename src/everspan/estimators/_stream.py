@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..empirical_bayes import learn_prior
 from ..learners import Fit, Learner
 from ..lifelong import Outcome, Rules
+from ..names import as_name
 from ..prior import MOST_COLUMNS, Prior, Shrunk, Summary, doubted, foresees, is_mark, weak_prior
 from ..representation import LinearRepresentation, Representation
 from ..tasks import Array, LabelSource, Rows, TaskEvent
@@ -242,6 +243,7 @@ class TaskStream(LifelongEstimator):
             return self._learn(X, y, task, sample_weight)
 
     def _learn(self, X: Any, y: Any, task: Hashable, sample_weight: Any, foreseen: Fit | None = None) -> TaskEvent:
+        task = as_name(task)
         if task is not None and is_missing(task):
             raise ValueError(f"a task needs a name that is equal to itself, which {task!r} is not")
         if y is None and isinstance(X, LabelSource):
@@ -344,7 +346,7 @@ class TaskStream(LifelongEstimator):
 
     def _unknown(self, task: Hashable) -> bool:
         named = task is not None or len(self._places) != 1
-        return self.unseen_tasks != "error" and named and task not in self._places
+        return self.unseen_tasks != "error" and named and as_name(task) not in self._places
 
     def _direction(self, index: int, rules: Rules) -> tuple[Array, float]:
         own = self.predictors_.at(index)

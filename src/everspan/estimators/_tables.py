@@ -10,41 +10,27 @@ from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
+from ..names import as_name, dates
 from ..tasks import Array
 
 
 def task_names(tasks: Any, n: int) -> list[Hashable]:
     """The column as a list of names, one a row."""
     if isinstance(tasks, (list, tuple)):
-        listed: list[Hashable] = list(tasks)  # as they are: numpy would make 1 and "a" the same kind
+        listed: list[Hashable] = [as_name(task) for task in tasks]  # numpy would make 1 and "a" the same kind
     elif type(tasks).__module__.startswith("polars"):
         listed = tasks.to_list()  # numpy would lose a time's zone
     else:
         names = np.asarray(tasks)
         if names.ndim != 1:
             raise ValueError(f"tasks must be one column, but its shape is {names.shape}")
-        listed = _dates(names) if names.dtype.kind in "mM" else names.tolist()
+        listed = dates(names) if names.dtype.kind in "mM" else names.tolist()
     if len(listed) != n:
         raise ValueError(f"tasks must name the task of each of the {n} rows, but it has {len(listed)} names")
     missing = next((row for row, name in enumerate(listed) if is_missing(name)), None)
     if missing is not None:
         raise ValueError(f"every row needs a task, but row {missing} has {listed[missing]!r}")
     return listed
-
-
-def _dates(column: Any) -> list[Hashable]:
-    """Numpy's dates as Python's, which has none finer than a microsecond and none after the year 9999."""
-    coarse = column
-    if np.datetime_data(column.dtype)[0] in ("ns", "ps", "fs", "as"):
-        coarse = column.astype(f"{column.dtype.kind}8[us]")
-        if (coarse.astype(column.dtype) != column)[~np.isnat(column)].any():
-            raise ValueError(
-                "tasks are times finer than a microsecond, which no name can be: make them text or numbers"
-            )
-    dates: list[Hashable] = coarse.tolist()
-    if any(isinstance(name, int) for name in dates):
-        raise ValueError("tasks are dates or times that are too far off to be names: make them text or numbers")
-    return dates
 
 
 def is_missing(name: Hashable) -> bool:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ..checks import AutoCheck, is_plenty
 from ..learners import Fit, Fits
 from ..lifelong import FEW, Rules
+from ..names import as_name
 from ..prior import next_mark
 from ..representation import LinearRepresentation
 from ..tasks import Array, Rows, TaskEvent
@@ -188,7 +189,7 @@ class StreamTogether(UpdatedStream):
         """New tasks that may need no preparation, those together that have as many rows and labels of one type."""
         names, alike, can = set[Hashable](), dict[Any, list[int]](), dict[Any, bool]()
         for place, (task, X, y) in enumerate(tasks):
-            if is_missing(task) or task in self._places or task in names:
+            if is_missing(task) or as_name(task) is not task or task in self._places or task in names:
                 continue
             names.add(task)
             if not self._has_shape(X) or type(y) is not np.ndarray or y.shape != X.shape[:1]:
