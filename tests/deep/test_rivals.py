@@ -30,6 +30,15 @@ def learned(name, tasks=2, **settings):
     return method, scenario
 
 
+def begun(name, **settings):
+    """A method that has learned a task and begun the next, and images of old and new classes."""
+    method, scenario = learned(name, 1, **settings)
+    method.engine.begin(1, 4)
+    method.begin(scenario[1])
+    method.eval()
+    return method, torch.rand(6, 1, 8, 8), functional.one_hot(torch.arange(6) % 4, 4).float()
+
+
 # Distillation ---------------------------------------------------------------------------------------------------------
 
 
@@ -65,11 +74,7 @@ def test_the_teacher_is_the_network_before_the_task(name):
 
 
 def test_the_loss_of_wa_weighs_by_the_share_of_old_classes():
-    method, scenario = learned("wa", 1)
-    method.engine.begin(1, 4)
-    method.begin(scenario[1])
-    method.eval()
-    images, targets = torch.rand(6, 1, 8, 8), functional.one_hot(torch.arange(6) % 4, 4).float()
+    method, images, targets = begun("wa")
     with torch.no_grad():
         method.network.classifier.weight.normal_()
     found = method.network(images)
@@ -96,6 +101,34 @@ def test_icarl_takes_the_nearest_mean_of_exemplars():
     distances = torch.stack([(x - mean).square().sum(dim=1) for mean in means], dim=1)
     assert torch.equal(found, distances.argmin(dim=1))
     torch.testing.assert_close(-engine.scores(method, test), distances, rtol=1e-3, atol=1e-4)
+
+
+def test_icarls_old_classes_are_what_the_teacher_says_and_new_ones_what_labels_say():
+    method, images, targets = begun("icarl", losses="sigmoids")
+    with torch.no_grad():
+        method.network.classifier.weight.normal_()
+    p = method.network(images).sigmoid()
+    wanted = torch.cat([method.taught(images).sigmoid(), targets[:, 2:]], dim=1)
+    expected = -(wanted * p.log() + (1.0 - wanted) * (1.0 - p).log()).sum(dim=1).mean()
+    torch.testing.assert_close(method.loss(images, targets), expected)
+    others = targets.clone()
+    others[:, :2] = targets[:, :2].flip(1)  # labels of old images are not looked at
+    torch.testing.assert_close(method.loss(images, others), expected)
+
+
+def test_nothing_draws_at_icarls_old_classes_where_network_and_teacher_agree():
+    method, images, targets = begun("icarl", losses="sigmoids")
+    (gradient,) = torch.autograd.grad(method.loss(images, targets), method.network.classifier.weight)
+    assert float(gradient[:2].abs().max()) < 1e-6 < float(gradient[2:].abs().max())
+
+
+def test_icarl_with_softmax_adds_the_two_losses():
+    method, images, targets = begun("icarl", losses="softmax")
+    with torch.no_grad():
+        method.network.classifier.weight.normal_()
+    found = method.network(images)
+    expected = functional.cross_entropy(found, targets) + distance(found[:, :2], method.taught(images), 2.0)
+    torch.testing.assert_close(method.loss(images, targets), expected)
 
 
 # WA -------------------------------------------------------------------------------------------------------------------
@@ -329,7 +362,7 @@ def test_bad_values_are_refused(method, given, message):
 
 
 def test_epochs_given_are_those_of_all_tasks():
-    _, own = resolve({"method": "icarl", "data": "cifar100"})
+    _, own = resolve({"method": "icarl", "data": "cifar100", "recipe": "softmax"})
     assert own.plan(first=True).epochs == 200
-    _, own = resolve({"method": "icarl", "data": "cifar100", "epochs": 3})
+    _, own = resolve({"method": "icarl", "data": "cifar100", "recipe": "softmax", "epochs": 3})
     assert own.plan(first=True).epochs == own.plan().epochs == 3

@@ -106,6 +106,7 @@ def stopped_after(epochs):
         ),
         ("joint", {"rotation": 0.5}),
         ("icarl", {}),
+        ("icarl", {"recipe": "softmax"}),
         ("wa", {"first_epochs": 4}),
         ("bic", {"bias_epochs": 3}),
         ("rpsnet", {"widths": (4, 8), "modules": 3, "candidates": 2, "tasks_per_path": 2}),

@@ -67,11 +67,12 @@ PROFILES: dict[str, dict[str, Any]] = {
 }
 # And what suits a method there.
 OF_METHODS: dict[tuple[str, str], dict[str, Any]] = {
+    ("digits", "icarl"): {"losses": "softmax", "decay": 0.1},
     ("digits", "rpsnet"): {
         "widths": (32, 32, 64),
         "modules": 4,
         "candidates": 3,
-    }
+    },
 }
 OTHER_DATA: dict[str, Any] = {"increment": 1, "memory_total": 2000}
 NORMALISATION = {"cifar100": ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761))}
