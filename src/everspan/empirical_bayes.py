@@ -23,7 +23,8 @@ _FEWEST, _MOST = 48, 512  # tasks that a prior rests on at least, where there ar
 _TINY = 8  # columns up to which many matrices are inverted faster together
 _ROUNDS = 40
 _LOOK, _FAR = 10, 12.0  # rounds after which a way is looked at, and how far below the best it counts for nothing
-_SETTLED = 1e-3  # change of the covariance, as a share of it, after which the search ends
+_SETTLED, _FINE = 2e-4, 1e-3  # change of the covariance, as a share, after which a search ends: the first is a column's
+_WIDE = 0.05  # variance that a column's own starts from at least, in units of the noise's: from nought few find back
 _STILL = 1e-6  # variance that counts as none, in units of the noise's
 _ALIKE = 3.0  # tasks' worth of belief that columns vary alike
 _FACTORS = 4  # at most
@@ -140,12 +141,13 @@ class _Way:
 def _weighed(tasks: _Tasks) -> Iterator[tuple[float, _Way]]:
     """Every way of straying that is worth a look, with its score."""
     pooled = _pooled(tasks)
-    none, _ = _learned(tasks, replace(pooled, kind="none"))
+    none = _constants_alone(tasks, pooled)
     yield _evidence(tasks, none), none
     one, _ = _learned(tasks, replace(pooled, kind="one"))
     even = np.diag(one.covariance)
     noise = 0.3 * pooled.noise  # to start with: noise of nought would stay so
-    each, known = _learned(tasks, replace(one, kind="each", noise=max(noise, one.noise)), even)
+    wide = np.diag(np.maximum(even, _WIDE * pooled.noise))
+    each, known = _learned(tasks, replace(one, kind="each", covariance=wide, noise=max(noise, one.noise)), even)
     choices = _PRICE * float(np.sum(known[: tasks.slopes] / (known[: tasks.slopes] + _ALIKE)))
     plain, varied = _evidence(tasks, one) - _PRICE, _evidence(tasks, each) - choices
     yield plain, one
@@ -178,6 +180,36 @@ def _pooled(tasks: _Tasks) -> _Way:
     return _Way("none", 0, mean, np.diag(variances), noise, pull)
 
 
+def _constants_alone(tasks: _Tasks, way: _Way) -> _Way:
+    """The most probable way in which no slope strays: as `_learned`, one number a task instead of a matrix."""
+    m, slopes, gram, moment = len(tasks.grams), tasks.slopes, tasks.grams.sum(axis=0), tasks.moments.sum(axis=0)
+    columns, own = np.zeros((m, tasks.size)), np.zeros(m)
+    if tasks.constant:
+        columns, own = tasks.grams[:, -1], tasks.moments[:, -1]
+    mean, noise, pull, variance = way.mean, way.noise, way.pull, float(way.covariance[-1, -1])
+    for place in range(_ROUNDS):
+        spread = 1.0 / (columns[:, -1] / noise + 1.0 / variance)  # of every task's constant
+        told = gram / noise - (columns * (spread / noise**2)[:, None]).T.dot(columns)
+        doubt = np.linalg.inv(told + np.diag(_own(tasks, noise, pull)))
+        mean = doubt.dot(moment / noise - columns.T.dot(spread * own) / noise**2)
+        settled = _settled(tasks, doubt, pull)
+        away = spread * (own - columns.dot(mean)) / noise
+        known = min(max(m - float(spread.sum()) / variance, 0.01), m)
+        before, pull = variance, _pull(tasks, mean, settled, noise, pull)
+        if tasks.regression:
+            weights = np.tile(mean, (m, 1))
+            weights[:, -1] += away
+            spent = m - float(spread.sum()) / variance + settled
+            noise = tasks.squares_left(weights) / max(tasks.count - spent, 0.2 * tasks.count)
+        least = _STILL * noise
+        variance = min(max(float(away.dot(away)) / known, before / 4.0, least), max(before * 4.0, least))
+        if place and abs(variance - before) <= _SETTLED * tasks.size * before:
+            break
+    variances = np.full(tasks.size, _STILL * noise)
+    variances[slopes:] = variance
+    return _Way("none", 0, mean, np.diag(variances), noise, pull)
+
+
 def _learned(tasks: _Tasks, way: _Way, around: Array | None = None, rival: float | None = None) -> tuple[_Way, Array]:
     """The most probable way of its kind, and how many tasks tell each variance.
 
@@ -200,7 +232,6 @@ def _learned(tasks: _Tasks, way: _Way, around: Array | None = None, rival: float
         mean, settled = _mean(tasks, way, precision, left, alone.sum(axis=0))
         weights = alone + spread.dot(precision.dot(mean))
         away = weights - mean
-        pull = float(np.square(mean[slopes]).sum()) / max(settled, 0.5) + 1e-12 * way.noise
         noise = way.noise
         if tasks.regression:  # the rows that are not spent on weights
             spent = m * tasks.size - float(np.vdot(precision, left)) + settled
@@ -215,9 +246,10 @@ def _learned(tasks: _Tasks, way: _Way, around: Array | None = None, rival: float
             least = _STILL * noise
             covariance = np.diag(np.clip(variances, np.maximum(before / 4.0, least), np.maximum(before * 4.0, least)))
         change = np.abs(covariance - way.covariance).max() / np.abs(way.covariance).max()
-        pull = min(max(pull, way.pull / 3.0), way.pull * 3.0)
+        pull = _pull(tasks, mean, settled, way.noise, way.pull)
         way = replace(way, mean=mean, covariance=covariance, noise=noise, pull=pull)
-        if place and change <= _SETTLED:
+        # A column's own variance is what factors start from: the search for them may end sooner the more a round costs.
+        if place and change <= (_FINE if way.kind == "each" else _SETTLED * tasks.size):
             break
     return way, known
 
@@ -249,11 +281,27 @@ def _swept(matrices: Array) -> Array:
 def _mean(tasks: _Tasks, way: _Way, precision: Array, left: Array, alone: Array) -> tuple[Array, float]:
     """The mean that all rows together make most probable, and how many of its slopes they tell."""
     told = len(tasks.grams) * precision - precision.dot(left).dot(precision)
-    own = np.full(tasks.size, 1e-4 / way.noise)
-    own[: tasks.slopes] = 1.0 / way.pull
-    doubt = np.linalg.inv(0.5 * (told + told.T) + np.diag(own))
-    settled = tasks.slopes - float(np.diag(doubt)[: tasks.slopes].sum()) / way.pull
-    return doubt.dot(precision.dot(alone)), min(max(settled, 0.0), float(tasks.slopes))
+    doubt = np.linalg.inv(0.5 * (told + told.T) + np.diag(_own(tasks, way.noise, way.pull)))
+    return doubt.dot(precision.dot(alone)), _settled(tasks, doubt, way.pull)
+
+
+def _own(tasks: _Tasks, noise: float, pull: float) -> Array:
+    """How strongly the mean is drawn to nought."""
+    own = np.full(tasks.size, 1e-4 / noise)
+    own[: tasks.slopes] = 1.0 / pull
+    return own
+
+
+def _settled(tasks: _Tasks, doubt: Array, pull: float) -> float:
+    """How many of the mean's slopes the rows tell."""
+    settled = tasks.slopes - float(np.diag(doubt)[: tasks.slopes].sum()) / pull
+    return min(max(settled, 0.0), float(tasks.slopes))
+
+
+def _pull(tasks: _Tasks, mean: Array, settled: float, noise: float, before: float) -> float:
+    """The variance of the mean's slopes about nought, by MacKay's rule."""
+    pull = float(np.square(mean[: tasks.slopes]).sum()) / max(settled, 0.5) + 1e-12 * noise
+    return min(max(pull, before / 3.0), before * 3.0)
 
 
 def _variances(kind: str, squares: Array, known: Array, slopes: slice, around: Array | None) -> Array:
@@ -262,7 +310,7 @@ def _variances(kind: str, squares: Array, known: Array, slopes: slice, around: A
         drawn: Array = (squares + _ALIKE * around) / (known + _ALIKE)
         return drawn
     variances: Array = squares / known
-    variances[slopes] = squares[slopes].sum() / max(float(known[slopes].sum()), 1e-300) if kind == "one" else 0.0
+    variances[slopes] = squares[slopes].sum() / max(float(known[slopes].sum()), 1e-300)
     return variances
 
 
