@@ -10,7 +10,7 @@ Measured on 2 cores (Intel Xeon, 2.80 GHz), 2026-11-15, means over 3 seeds; raw 
 | BiC | 98.33 (97.46 to 99.32) | 96.19 | 4.30 |
 | iCaRL | 98.17 (97.42 to 98.56) | 95.82 | 3.27 |
 | Replay | 97.36 (96.82 to 98.18) | 94.34 | 6.74 |
-| RPSNet, a small grid (2 cores, AMD EPYC, 2026-11-16) | 96.85 (96.16 to 97.56) | 91.18 | 10.80 |
+| RPSNet, a small grid (2026-11-17) | 96.18 (94.17 to 97.86) | 90.81 | 11.03 |
 | Finetune | 45.76 (45.52 to 45.97) | 19.68 | 100.00 |
 | Joint | 99.58 (99.43 to 99.73) | 99.35 | 0.58 |
 

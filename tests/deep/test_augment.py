@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everspan.deep.augment import COLUMNS, OPERATIONS, Augmentation, affine, crop, cutmix, cutout, flip
+from everspan.deep.augment import COLUMNS, OPERATIONS, Augmentation, affine, crop, cutmix, cutout, flip, turn
 from everspan.deep.descent import Plan
 from everspan.scenarios import ClassScenario
 
@@ -148,7 +148,7 @@ def test_without_mixing_targets_are_the_labels():
     assert torch.equal(targets, torch.nn.functional.one_hot(engine.labels[:30], 6).float())
 
 
-@pytest.mark.parametrize("text", ["spin", "flip:2", "crop:-1", "flip:often"])
+@pytest.mark.parametrize("text", ["spin", "flip:2", "crop:-1", "flip:often", "turn:200"])
 def test_unknown_augmentation_is_refused(text):
     with pytest.raises(ValueError, match="augmentation"):
         Augmentation.parse(text)
@@ -161,6 +161,15 @@ def test_a_turn_is_a_turn_on_images_that_are_not_square():
     middle = (turned[0, 0, :, 30:50] > 0.5).float().argmax(dim=0).float()
     slope = (middle[-1] - middle[0]) / 19.0
     assert abs(abs(float(slope)) - math.tan(math.radians(15.0))) < 0.06
+
+
+def test_a_turn_of_a_quarter_is_that_of_the_grid_and_no_turn_is_none():
+    images, _ = batch(0)
+    x = images / 255.0
+    quarters, none = torch.ones(6, COLUMNS), torch.full((6, COLUMNS), 0.5)
+    torch.testing.assert_close(turn(x, quarters, 90.0), x.rot90(1, dims=(2, 3)), atol=1e-4, rtol=0.0)
+    torch.testing.assert_close(turn(x, 1.0 - quarters, 90.0), x.rot90(-1, dims=(2, 3)), atol=1e-4, rtol=0.0)
+    torch.testing.assert_close(turn(x, none, 90.0), x, atol=1e-4, rtol=0.0)
 
 
 def test_none_is_no_augmentation_and_cutmix_is_last():

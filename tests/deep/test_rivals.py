@@ -249,11 +249,12 @@ def equal(first, second):
 
 def test_rpsnet_keeps_its_path_between_switches_and_freezes_it_after():
     method, scenario = make_method("rpsnet", **GRID)
-    paths, kept = [], []
+    paths, kept, past = [], [], []
     for task in scenario:
         learn_task(method, task)
         paths.append(method.grid.path.clone())
         kept.append(modules_of(method.grid))
+        past.append({name: t.clone() for name, t in method.grid.shortcuts.state_dict().items()})
     assert torch.equal(paths[0], paths[1])
     assert paths[0][:, 0].all()
     assert (paths[2].sum(dim=1) == 1).all()
@@ -262,6 +263,8 @@ def test_rpsnet_keeps_its_path_between_switches_and_freezes_it_after():
         on_first, on_second = bool(paths[0][place]), bool(paths[2][place] & ~paths[0][place])
         assert equal(kept[1][place], kept[2][place]) is not on_second  # the first path is as it was, statistics too
         assert equal(kept[0][place], kept[1][place]) is not on_first
+    assert not equal(past[0], past[1])
+    assert equal(past[1], past[2])  # what leads past the modules goes with the first path
 
 
 def test_rpsnet_adds_up_all_modules_at_work():

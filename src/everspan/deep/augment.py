@@ -57,17 +57,17 @@ def saturation(images: Tensor, u: Tensor, probability: float) -> Tensor:
     return torch.where(_some(u, probability), grey + (images - grey) * _factor(u[:, 1], 0.5), images)
 
 
+def turn(images: Tensor, u: Tensor, degrees: float) -> Tensor:
+    """Turned by up to so many degrees either way; zeros come in."""
+    angle = math.radians(degrees) * (2.0 * u[:, 0] - 1.0)
+    return _moved(images, angle, torch.zeros_like(angle), torch.ones_like(angle))
+
+
 def affine(images: Tensor, u: Tensor, probability: float) -> Tensor:
     """Turned by up to 15 degrees, sheared by up to 0.15, scaled by up to 15%, on some images; zeros come in."""
-    turn, shear = math.radians(15.0) * (2.0 * u[:, 1] - 1.0), 0.15 * (2.0 * u[:, 2] - 1.0)
+    angle, shear = math.radians(15.0) * (2.0 * u[:, 1] - 1.0), 0.15 * (2.0 * u[:, 2] - 1.0)
     scale = 1.0 + 0.15 * (2.0 * u[:, 3] - 1.0)
-    cosine, sine, zero = turn.cos() * scale, turn.sin() * scale, torch.zeros_like(turn)
-    aspect = images.shape[2] / images.shape[3]  # coordinates go from -1 to 1 along both sides
-    first = torch.stack([cosine, (shear - sine) * aspect, zero], dim=1)
-    matrix = torch.stack([first, torch.stack([sine / aspect, cosine, zero], dim=1)], dim=1)
-    grid = functional.affine_grid(matrix, list(images.shape), align_corners=False)
-    moved = functional.grid_sample(images, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
-    return torch.where(_some(u, probability), moved, images)
+    return torch.where(_some(u, probability), _moved(images, angle, shear, scale), images)
 
 
 def cutout(images: Tensor, u: Tensor, probability: float) -> Tensor:
@@ -85,6 +85,15 @@ def cutmix(images: Tensor, u: Tensor, probability: float) -> Mixed:
     partner = torch.arange(len(images), device=images.device).roll(1)
     share = 1.0 - inside.float().mean(dim=(1, 2, 3))
     return Mixed(torch.where(inside, images[partner], images), partner, share)
+
+
+def _moved(images: Tensor, angle: Tensor, shear: Tensor, scale: Tensor) -> Tensor:
+    cosine, sine, zero = angle.cos() * scale, angle.sin() * scale, torch.zeros_like(angle)
+    aspect = images.shape[2] / images.shape[3]  # coordinates go from -1 to 1 along both sides
+    first = torch.stack([cosine, (shear - sine) * aspect, zero], dim=1)
+    matrix = torch.stack([first, torch.stack([sine / aspect, cosine, zero], dim=1)], dim=1)
+    grid = functional.affine_grid(matrix, list(images.shape), align_corners=False)
+    return functional.grid_sample(images, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
 
 
 def _some(u: Tensor, probability: float) -> Tensor:
@@ -112,9 +121,11 @@ OPERATIONS: dict[str, tuple[Callable[[Tensor, Tensor, float], Tensor], float]] =
     "brightness": (brightness, 63.0 / 255.0),
     "contrast": (contrast, 0.4),
     "saturation": (saturation, 0.4),
+    "turn": (turn, 10.0),
     "affine": (affine, 0.4),
     "cutout": (cutout, 0.4),
 }
+MOST = {"crop": 64.0, "turn": 180.0}  # of the number behind the colon, where it is not a share
 COLUMNS = 4  # random numbers an operation may use
 CUTMIX = ("cutmix", 0.5)
 
@@ -123,8 +134,8 @@ CUTMIX = ("cutmix", 0.5)
 class Augmentation:
     """Operations in a row, from a list of names such as ``["crop:4", "flip", "cutmix:0.5"]``.
 
-    The number behind the colon is the padding of ``crop``, the reach of ``brightness``, and else the share of images.
-    ``cutmix`` is always done last.
+    The number behind the colon is the padding of ``crop``, the degrees of ``turn``, the reach of ``brightness``, and
+    else the share of images. ``cutmix`` is always done last.
 
     Examples
     --------
@@ -153,9 +164,10 @@ class Augmentation:
                 value = float(number) if number else default
             except ValueError:
                 value = -1.0
-            if not 0.0 <= value <= (64.0 if name == "crop" else 1.0) or (name == "crop" and value != int(value)):
+            if not 0.0 <= value <= MOST.get(name, 1.0) or (name == "crop" and value != int(value)):
                 raise ValueError(
-                    f"augmentation {text!r} needs a number from 0 to 1 behind the colon (crop: 0 to 64 pixels)"
+                    f"augmentation {text!r} needs a number from 0 to 1 behind the colon "
+                    "(crop: 0 to 64 pixels, turn: 0 to 180 degrees)"
                 )
             if name in dict(steps):
                 raise ValueError(f"augmentation {name!r} is there twice")

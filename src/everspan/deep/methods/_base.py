@@ -82,7 +82,7 @@ class MethodSettings:
     milestones: tuple[float, ...] = setting((0.65, 0.76), "where steps fall, as shares of the epochs")
     decay: float = setting(0.1, "what the learning rate is multiplied by at a milestone")
     augment: str = setting(
-        "crop:4,flip,brightness", "crop, flip, brightness, contrast, saturation, affine, cutout, cutmix, or none"
+        "crop:4,flip,brightness", "crop, flip, turn, brightness, contrast, saturation, affine, cutout, cutmix, or none"
     )
     first_augment: str | None = setting(None, "augmentation of the first task, where it is to be another")
     unmixed: float = setting(0.0, "share of the epochs, the last ones, that go without cutmix")

@@ -143,6 +143,10 @@ class Grid(nn.Module):
                 one.requires_grad_(place in trained)
             fixed_ones = [cast(nn.ModuleList, modules)[i] for i in row.nonzero()[:, 0].tolist()]
             self.merged.append(Merged(fixed_ones) if fixed_ones else None)
+        # What takes an image past the modules of a wider layer is trained with the first path, and stays with it.
+        self.first = not fixed.any()
+        self.shortcuts.requires_grad_(self.first)
+        self.past = {name: one if self.first else Merged([one]) for name, one in self.shortcuts.items()}
         self.train(self.training)
 
     def take(self, path: Tensor) -> None:
@@ -158,6 +162,7 @@ class Grid(nn.Module):
     def train(self, mode: bool = True) -> Grid:
         """Modules that are not trained keep the statistics of their BatchNorm, too."""
         super().train(mode := mode and not self.still)
+        self.shortcuts.train(mode and self.first)
         for modules, trained in zip(self.layers, self.trained, strict=True):
             for place, one in enumerate(cast(nn.ModuleList, modules)):
                 one.train(mode and place in trained)
@@ -187,7 +192,7 @@ class Grid(nn.Module):
             if merged is not None:
                 outputs.append(merged(x))
             if place:
-                outputs.append(self.shortcuts[str(place)](x) if str(place) in self.shortcuts else x)
+                outputs.append(self.past[str(place)](x) if str(place) in self.past else x)
             x = functional.relu(total(outputs))
         return x.mean(dim=(2, 3))
 
@@ -211,6 +216,7 @@ class RPSNet(Distilled):
             "decay": 0.5,
             "weight_decay": 0.0,
             "warmup": 0,
+            "augment": "crop:4,flip,turn",
         },
         "strong": STRONG,
     }
