@@ -173,20 +173,21 @@ def test_columns_of_any_scale_and_origin_are_the_same_to_it(kind):
     )
 
 
-def test_directions_in_which_tasks_stray_are_found():
-    """Of weights that stray along two of twelve directions, the prior learns the directions, from few rows a task."""
+@pytest.mark.parametrize(("count", "d", "n"), [(2, 12, 8), (6, 20, 16)])
+def test_directions_in_which_tasks_stray_are_found(count, d, n):
+    """Of weights that stray along few directions, the prior learns all of them, from fewer rows a task than columns."""
     rng = np.random.default_rng(1)
-    directions, mean = np.linalg.qr(rng.standard_normal((12, 2)))[0], rng.standard_normal(12)
+    directions, mean = np.linalg.qr(rng.standard_normal((d, count)))[0], rng.standard_normal(d)
     summaries, truths = [], []
     for _ in range(150):
-        truths.append(mean + directions @ (2.0 * rng.standard_normal(2)))
-        X = rng.standard_normal((8, 12))
-        summaries.append(Summary.of_numbers(Rows(X, X @ truths[-1] + 0.5 * rng.standard_normal(8)), False))
+        truths.append(mean + directions @ (2.0 * rng.standard_normal(count)))
+        X = rng.standard_normal((n, d))
+        summaries.append(Summary.of_numbers(Rows(X, X @ truths[-1] + 0.5 * rng.standard_normal(n)), False))
     prior = learn_prior(summaries, constant=False, regression=True)
     assert prior.kind == "factors"
     values, found = np.linalg.eigh(np.linalg.inv(prior.precision))
-    assert np.linalg.svd(found[:, -2:].T @ directions)[1].min() > 0.98
-    assert values[-3] < 0.05 * values[-2]
+    assert np.linalg.svd(found[:, -count:].T @ directions)[1].min() > 0.98
+    assert values[-count - 1] < 0.05 * values[-count]
     errors = [np.linalg.norm(prior.posterior(s) - truth) for s, truth in zip(summaries, truths, strict=True)]
     assert np.mean(errors) < 0.25 * np.mean([np.linalg.norm(truth - mean) for truth in truths])
 
@@ -225,11 +226,49 @@ def test_marks_are_fixed_and_hold_the_powers_of_two():
         assert next_mark(n) == next(mark for mark in marks if mark > n)
 
 
+def test_directions_are_found_from_labels_of_two_classes():
+    """Twelve labels a task tell three directions of twenty columns, of 100 tasks that have no mean in common."""
+    rng = np.random.default_rng(0)
+    directions, summaries = np.linalg.qr(rng.standard_normal((20, 3)))[0], []
+    for _ in range(100):
+        X = rng.standard_normal((12, 20))
+        y = np.where(X @ directions @ rng.standard_normal(3) > 0.0, 1.0, -1.0)
+        rows = Rows(X, y)
+        summaries.append(Summary.of_doubtful_signs(rows, False, weak_prior(rows, False)))
+    prior = learn_prior(summaries, constant=False, regression=False)
+    assert (prior.kind, prior.factors) == ("factors", 3)
+    found = np.linalg.eigh(np.linalg.inv(prior.precision))[1][:, -3:]
+    assert np.linalg.svd(found.T @ directions)[1].min() > 0.9
+
+
+@pytest.mark.parametrize("regression", [True, False])
+def test_where_tasks_stray_alike_no_direction_stands_out(regression):
+    rng, summaries = np.random.default_rng(0), []
+    for _ in range(80):
+        X, weights = rng.standard_normal((15, 10)), rng.standard_normal(10)
+        if regression:
+            summaries.append(Summary.of_numbers(Rows(X, X @ weights + rng.standard_normal(15)), False))
+        else:
+            rows = Rows(X, np.where(X @ weights + rng.logistic(size=15) > 0.0, 1.0, -1.0))
+            summaries.append(Summary.of_doubtful_signs(rows, False, weak_prior(rows, False)))
+    prior = learn_prior(summaries, constant=False, regression=regression)
+    variances = np.linalg.eigvalsh(np.linalg.inv(prior.precision))
+    assert prior.factors <= 1
+    assert variances[-1] < 2.5 * variances.mean()
+
+
 def test_a_prior_that_says_nothing_is_not_trusted():
     rng = np.random.default_rng(0)
     trusted = [foresees(rng.normal(0.0, 0.1, n)) for n in np.repeat([4, 10, 50, 1000], 200)]
     assert np.mean(trusted) < 0.03
     assert foresees(rng.normal(0.4, 0.2, 20))
+    young = rng.normal(-0.1, 0.1, 30)  # what a prior of few tasks said is not held against it
+    assert foresees(np.append(young, rng.normal(0.1, 0.1, 30)))
+    assert not foresees(np.append(-young, rng.normal(-0.3, 0.1, 30)))
+    vague = 0.04 + 0.2 * np.tile([-1.0, 1.0], 20)
+    assert foresees(vague, decisive=True)
+    assert not foresees(vague)
+    assert not foresees(-vague, decisive=True)
     assert not foresees(np.full(3, 0.9))
 
 

@@ -18,7 +18,7 @@ from scipy.linalg import lapack
 from .prior import FIRST, Prior, Summary
 from .tasks import Array
 
-_WORK = 3e6  # numbers that one pass over the summaries may take
+_WORK = 25e6  # numbers that one pass over the summaries may take
 _FEWEST, _MOST = 48, 512  # tasks that a prior rests on at least, where there are so many, and at most
 _TINY = 8  # columns up to which many matrices are inverted faster together
 _ROUNDS = 40
@@ -27,7 +27,8 @@ _SETTLED, _FINE = 2e-4, 1e-3  # change of the covariance, as a share, after whic
 _WIDE = 0.05  # variance that a column's own starts from at least, in units of the noise's: from nought few find back
 _STILL = 1e-6  # variance that counts as none, in units of the noise's
 _ALIKE = 3.0  # tasks' worth of belief that columns vary alike
-_FACTORS = 4  # at most
+_FACTORS = (24, 16, 12, 8, 6, 4, 3, 2, 1)  # how many are looked for first
+_USE = 0.25  # evidence for every task that makes factors decisive
 _PRICE = 0.5  # evidence that a number has to bring which was chosen
 _ODDS = 1e4  # log-odds that no column makes
 _TEMPER = 2.0  # evidence that counts as one: no stream is as normal as the model
@@ -44,33 +45,31 @@ def learn_prior(summaries: Sequence[Summary], *, constant: bool, regression: boo
     square, count = sum(part[2] for part in parts), max(sum(part[3] for part in parts), 1e-300)
     change = _standardising(grams.sum(axis=0) / count, constant)
     grams, moments = np.matmul(np.matmul(change.T, grams), change), moments.dot(change)
-    largest = np.inf if regression else _ODDS
-    ways = _sound(_weighed(_Tasks(grams, moments, square, count, constant, regression)), largest)
+    tasks = _Tasks(grams, moments, square, count, constant, regression)
+    with np.errstate(all="ignore"):
+        ways = [(score, way) for score, way in _weighed(tasks) if _sound(score, way, tasks)]
     if not ways:
         return None
-    prior = _together(ways)
+    prior = _together(ways, len(chosen))
     back = np.linalg.inv(change)
     return replace(prior, mean=change.dot(prior.mean), precision=back.T.dot(prior.precision).dot(back))
 
 
-def _sound(weighed: Iterator[tuple[float, _Way]], largest: float) -> list[tuple[float, _Way]]:
-    """The ways up to one that is beyond what numbers can hold: columns may be all but the same, or in other units.
+def _sound(score: float, way: _Way, tasks: _Tasks) -> bool:
+    """Whether a way is within what numbers can hold: columns may be all but the same, or in other units.
 
-    Nor may weights be larger than ``largest``: where all rows of all tasks are told apart, nothing else stops them.
+    Nor may weights of log-odds be too large: where all rows of all tasks are told apart, nothing else stops them.
     """
-    found: list[tuple[float, _Way]] = []
-    with np.errstate(all="ignore"):
-        try:
-            for score, way in weighed:
-                if not np.isfinite([score, way.noise, *way.mean, *way.covariance.ravel()]).all():
-                    break
-                if max(np.abs(way.mean).max(), np.sqrt(np.diag(way.covariance).max())) > largest:
-                    break
-                np.linalg.cholesky(way.covariance)
-                found.append((score, way))
-        except np.linalg.LinAlgError:
-            pass
-    return found
+    if not np.isfinite([score, way.noise, *way.mean, *way.covariance.ravel()]).all():
+        return False
+    largest = np.inf if tasks.regression else _ODDS
+    if max(np.abs(way.mean).max(), np.sqrt(np.diag(way.covariance).max())) > largest:
+        return False
+    try:
+        np.linalg.cholesky(way.covariance)
+    except np.linalg.LinAlgError:
+        return False
+    return True
 
 
 def _standardising(gram: Array, constant: bool) -> Array:
@@ -86,7 +85,7 @@ def _standardising(gram: Array, constant: bool) -> Array:
     return standard
 
 
-def _together(weighed: list[tuple[float, _Way]]) -> Prior:
+def _together(weighed: list[tuple[float, _Way]], tasks: int) -> Prior:
     """One normal prior with the moments of all ways, each as probable as its score says."""
     scores, ways = np.array([score for score, _ in weighed]), [way for _, way in weighed]
     weights = np.exp((scores - scores.max()) / _TEMPER)
@@ -96,7 +95,14 @@ def _together(weighed: list[tuple[float, _Way]]) -> Prior:
         precision=np.linalg.inv(np.tensordot(weights, [way.covariance for way in ways], 1)),
         noise=float(weights.dot([way.noise for way in ways])),
         kind=ways[int(weights.argmax())].kind,
+        trusted=_best(weighed, True) - _best(weighed, False) > max(_FAR, _USE * tasks),
+        factors=ways[int(weights.argmax())].factors,
     )
+
+
+def _best(weighed: list[tuple[float, _Way]], factors: bool) -> float:
+    """The highest score of ways with factors, or of those without any."""
+    return max((score for score, way in weighed if bool(way.factors) == factors), default=-np.inf)
 
 
 @dataclass(frozen=True)
@@ -139,32 +145,79 @@ class _Way:
 
 
 def _weighed(tasks: _Tasks) -> Iterator[tuple[float, _Way]]:
-    """Every way of straying that is worth a look, with its score."""
-    pooled = _pooled(tasks)
-    none = _constants_alone(tasks, pooled)
-    yield _evidence(tasks, none), none
-    one, _ = _learned(tasks, replace(pooled, kind="one"))
-    even = np.diag(one.covariance)
-    noise = 0.3 * pooled.noise  # to start with: noise of nought would stay so
-    wide = np.diag(np.maximum(even, _WIDE * pooled.noise))
-    each, known = _learned(tasks, replace(one, kind="each", covariance=wide, noise=max(noise, one.noise)), even)
-    choices = _PRICE * float(np.sum(known[: tasks.slopes] / (known[: tasks.slopes] + _ALIKE)))
-    plain, varied = _evidence(tasks, one) - _PRICE, _evidence(tasks, each) - choices
-    yield plain, one
-    yield varied, each
+    """Every way of straying that is worth a look, with its score, as far as matrices can be inverted."""
+    try:
+        pooled = _pooled(tasks)
+        none = _constants_alone(tasks, pooled)
+        yield _evidence(tasks, none), none
+        one, _ = _learned(tasks, replace(pooled, kind="one"))
+        even = np.diag(one.covariance)
+        noise = 0.3 * pooled.noise  # to start with: noise of nought would stay so
+        wide = np.diag(np.maximum(even, _WIDE * pooled.noise))
+        each, known = _learned(tasks, replace(one, kind="each", covariance=wide, noise=max(noise, one.noise)), even)
+        choices = _PRICE * float(np.sum(known[: tasks.slopes] / (known[: tasks.slopes] + _ALIKE)))
+        plain, varied = _evidence(tasks, one) - _PRICE, _evidence(tasks, each) - choices
+        yield plain, one
+        yield varied, each
+    except np.linalg.LinAlgError:
+        return
     best, base, choices = (plain, one, _PRICE) if plain >= varied else (varied, each, choices)
-    way, apart = base, np.diag(base.covariance)
-    # In a regression a factor can pass for less noise: it pays as in BIC.
+    base = replace(base, kind="factors", noise=max(noise, base.noise))
+    if _sound(best, base, tasks):
+        yield from _Factors(tasks, base, best, choices).weighed()
+
+
+class _Factors:
+    """The search for factors: ``best`` is the score of the ``base`` without any, ``choices`` what its numbers cost."""
+
+    def __init__(self, tasks: _Tasks, base: _Way, best: float, choices: float) -> None:
+        self.tasks, self.base, self.best, self.choices = tasks, base, best, choices
+        self.tried: set[int] = set()
+        self.found: dict[int, tuple[float, _Way]] = {}
+
+    def weighed(self) -> Iterator[tuple[float, _Way]]:
+        """Ways from many factors to few, until fewer are worse, then what lies beside the best of them."""
+        # With as many factors as tasks every task is its own, and none has noise.
+        most = min(_FACTORS[0], self.tasks.slopes - 1, len(self.tasks.grams) // 3)
+        worse = 0
+        for factors in sorted({min(count, most) for count in _FACTORS} - {0}, reverse=True):
+            self.look(factors)
+            below = factors in self.found and self.found[factors][0] < self.highest() - _FAR
+            worse = worse + 1 if below else 0
+            if worse == 2:
+                break
+        while self.found:
+            top = max(self.found, key=lambda count: self.found[count][0])
+            fewer = max((count for count in self.tried if count < top), default=0)
+            more = min((count for count in self.tried if count > top), default=top)
+            between = {(fewer + top) // 2, (top + more) // 2} - {0, *self.tried}
+            if not between:
+                break
+            for factors in sorted(between, reverse=True):
+                self.look(factors)
+        yield from self.found.values()
+
+    def highest(self) -> float:
+        return max([self.best, *(score for score, _ in self.found.values())])
+
+    def look(self, factors: int) -> None:
+        """Learn the way with so many factors, if numbers can hold it."""
+        self.tried.add(factors)
+        price = self.choices + _price_of_factors(self.tasks, factors)
+        start, apart = replace(self.base, factors=factors), np.diag(self.base.covariance)
+        try:
+            way, _ = _learned(self.tasks, start, apart, self.highest() + price)
+            score = _evidence(self.tasks, way) - price
+        except np.linalg.LinAlgError:
+            return
+        if _sound(score, way, self.tasks):
+            self.found[factors] = score, way
+
+
+def _price_of_factors(tasks: _Tasks, factors: int) -> float:
+    """What their numbers cost: in a regression a factor can pass for less noise, and pays as in BIC."""
     price = max(_PRICE, 0.5 * np.log(len(tasks.grams))) if tasks.regression else _PRICE
-    for factors in range(1, min(_FACTORS, tasks.slopes - 1) + 1):
-        start = replace(way, kind="factors", factors=factors, noise=max(noise, way.noise))
-        choices += price * (tasks.size - factors + 1)
-        way, _ = _learned(tasks, start, apart, best + choices)
-        score = _evidence(tasks, way) - choices
-        yield score, way
-        if score < best:
-            break
-        best = score
+    return float(sum(price * (tasks.size - place) for place in range(factors)))
 
 
 def _pooled(tasks: _Tasks) -> _Way:

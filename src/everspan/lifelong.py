@@ -99,6 +99,8 @@ class Outcome:
     labels_wanted: int | None
     representation: Representation
     doubt: int
+    gained: float = math.nan
+    """By how much what earlier tasks say did better on rows left out than the task alone, from -1 to 1, if known."""
     refinement: Any = None
 
 
@@ -111,15 +113,17 @@ def learn(
     seed: int,
     shrunk: Learner | None = None,
     trusted: bool = False,
+    directions: int = 0,
 ) -> Outcome:
     """Learn the task at this position of the stream.
 
     ``shrunk`` learns it with what earlier tasks say about it, where its own labels leave doubt. Where that is
     ``trusted``, because it tells of tasks before they are learned, some doubt is enough, and only what is surely better
-    grows.
+    grows, or what may be missing: earlier tasks know of so many ``directions``.
     """
     trial = _Trial(labels, rules, position, seed)
     attempt: _Measured | None = None
+    known: _Measured | None = None
     if representation.dimension or trial.of_one_label():
         attempt = trial.fit_on(representation.transform, rules.epsilon, 0.5 * rules.epsilon)  # c~_i on current features
         served = rules.serves(attempt.assessment)
@@ -139,9 +143,12 @@ def learn(
     accuracy = rules.accuracy(representation.dimension)
     learner = representation.learner(rules.learner, rules.regression, rules.radius())
     direct = trial.fit_on(_inputs, accuracy, accuracy, learner, "itself")  # w~_i, to within epsilon_acc
+    if known is not None:
+        trial.compare(known, direct)
     if attempt is not None and rules.serves(attempt.assessment, direct.assessment):
         return trial.reused(attempt, representation)
-    if trusted and attempt is not None and not _surely_better(direct.assessment, attempt.assessment):
+    leans = trusted and attempt is not None and not _surely_better(direct.assessment, attempt.assessment)
+    if leans and attempt is not None and representation.dimension >= directions:
         return trial.reused(attempt, representation, met=False)  # these labels teach less than earlier tasks do
     if not np.any(direct.fit.coef):  # nothing in the inputs tells the labels apart
         nothing = Fit(np.zeros(representation.dimension), direct.fit.intercept)
@@ -154,7 +161,7 @@ def learn(
         return trial.reused(attempt, representation, met=False)  # these labels teach less than is known
     grown = representation.grown(direct.fit, error, direct.labels, labels.take())
     refined, refinement = refine(grown, rules)
-    return trial.grew(attempt, direct, accuracy, refined, refinement)
+    return trial.grew(attempt, direct, accuracy, refined, refinement, leans)
 
 
 def refine(grown: Representation, rules: Rules) -> tuple[Representation, Any]:
@@ -191,7 +198,7 @@ class _Trial:
         self.bounded = rules.accept == "bound" or labels.on_demand
         if self.bounded:  # 1/2 + 1/6 + 1/12 + ... = 1: the promise holds for all tasks of the stream at once
             self.risk /= (position + 1) * (position + 2)
-        self.looks = 0
+        self.looks, self.gained = 0, math.nan
         self.few = len(labels.take()) < FEW
         self.vague = self.of_one_label() or self._lopsided()
 
@@ -205,6 +212,11 @@ class _Trial:
     def better(self, one: _Measured, other: _Measured | None) -> _Measured:
         """The one that errs less on rows left out, finely measured."""
         return one if other is None or self.fineness(one) <= self.fineness(other) else other
+
+    def compare(self, known: _Measured, direct: _Measured) -> None:
+        """Note how much less what earlier tasks say errs than the task's own fit, as a share of both."""
+        own, others = self.fineness(direct), self.fineness(known)
+        self.gained = (own - others) / (own + others) if own + others > 0.0 else 0.0
 
     def doubt(self, measured: _Measured) -> int:
         """How much there is that a fit is within epsilon: none, some, much, or more than its labels can ever answer."""
@@ -295,13 +307,15 @@ class _Trial:
         accuracy: float,
         representation: Representation,
         refinement: Any,
+        leans: bool,
     ) -> Outcome:
         reached = direct.assessment.upper if self.bounded and direct.assessment.upper is not None else None
         reached = (direct.assessment.error if reached is None else reached) - direct.noise
         met = reached <= accuracy
         wanted = None if met else self._wanted(direct, reached, accuracy)
         measured = direct
-        if attempt is not None and self.rules.keep_better and _surely_better(attempt.assessment, direct.assessment):
+        better = self.rules.keep_better and attempt and _surely_better(attempt.assessment, direct.assessment)
+        if attempt is not None and (leans or better):
             measured = replace(attempt, labels=direct.labels)
         outcome = self._outcome("grew", met, measured, wanted, representation)
         return replace(outcome, refinement=refinement)
@@ -326,6 +340,7 @@ class _Trial:
             labels_wanted=wanted,
             representation=representation,
             doubt=self.doubt(measured),
+            gained=self.gained,
         )
 
     def _wanted(self, measured: _Measured, reached: float, level: float) -> int | None:

@@ -196,7 +196,10 @@ class Prior:
         How tasks stray from the mean, for the most part: by their constants alone, with one variance for all columns,
         one for each, or furthest along a few directions.
     trusted : bool
-        Whether priors learned so far said something right about tasks that came after them.
+        Whether priors learned so far said something right about tasks that came after them; as it is learned, whether
+        the evidence for its factors is decisive.
+    factors : int
+        How many directions there are along which tasks stray furthest, for the most part.
     """
 
     mean: Array
@@ -204,6 +207,7 @@ class Prior:
     noise: float = 1.0
     kind: str = "given"
     trusted: bool = False
+    factors: int = 0
 
     def posterior(self, summary: Summary) -> Array:
         """The weights of a task with this summary."""
@@ -354,9 +358,17 @@ def doubted(prior: Prior, rows: Rows, constant: bool) -> Prior:
     return replace(prior, precision=np.linalg.inv(np.linalg.inv(prior.precision) + room))
 
 
-def foresees(correlations: Array) -> bool:
-    """Whether priors foresaw tasks surely (two standard errors) and to some use, by each task's correlation."""
-    if len(correlations) < 4:
+def foresees(found: Array, decisive: bool = False) -> bool:
+    """Whether priors foresaw tasks surely and to some use, by what they were worth to each.
+
+    Surely is two standard errors, or a half more for the later half of the tasks alone: what a prior of few tasks said
+    is no longer what it says. Half of all this is enough where the evidence is ``decisive``.
+    """
+    if len(found) < 4:
         return False
-    mean, error = float(correlations.mean()), float(correlations.std(ddof=1) / np.sqrt(len(correlations)))
-    return mean > max(2.0 * error, 0.05)
+    share = 0.5 if decisive else 1.0
+    for some, surely in ((found, 2.0), (found[-max(8, len(found) // 2) :], 2.5)):
+        mean, error = float(some.mean()), float(some.std(ddof=1) / np.sqrt(len(some)))
+        if mean > share * max(surely * error, 0.05):
+            return True
+    return False

@@ -48,6 +48,38 @@ def test_tasks_of_ten_noisy_rows_are_better_together_than_alone():
     assert together < 0.5 * alone
 
 
+def with_directions(kind, tasks, d, k, rows, seed=0):
+    """Tasks that have k directions in common, and no mean: (name, X, y, weights)."""
+    rng = np.random.default_rng(seed)
+    directions = np.linalg.qr(rng.standard_normal((d, k)))[0]
+    found = []
+    for i in range(tasks):
+        weights, X = directions @ rng.standard_normal(k), rng.standard_normal((rows, d))
+        y = X @ weights + 0.2 * rng.standard_normal(rows)
+        found.append((i, X, y if kind is LifelongRegressor else (y > 0.0).astype(int), weights))
+    return directions, found
+
+
+@pytest.mark.parametrize(("kind", "least"), [(LifelongRegressor, 0.85), (LifelongClassifier, 0.78)])
+def test_directions_that_tasks_share_serve_tasks_of_fewer_rows_than_columns(kind, least):
+    """Though no mean says anything of them, and no task alone could learn a feature."""
+    directions, stream = with_directions(kind, tasks=80, d=16, k=3, rows=12)
+    model, fresh = learned(kind, stream), np.random.default_rng(99).standard_normal((400, 16))
+    assert model.prior_.trusted
+    assert model.prior_.factors == 3
+    truths = {name: fresh @ w if kind is LifelongRegressor else (fresh @ w > 0.0).astype(int) for name, *_, w in stream}
+    assert np.mean([model.score(fresh, truth, task=name) for name, truth in truths.items()]) > least
+    basis = np.linalg.qr(model.representation_.basis)[0]  # the representation has them, too
+    assert np.square(basis.T @ directions).sum() > 2.4
+
+
+@pytest.mark.parametrize("kind", [LifelongRegressor, LifelongClassifier])
+def test_tasks_with_nothing_in_common_do_not_lean_on_each_other(kind):
+    _, stream = with_directions(kind, tasks=60, d=10, k=10, rows=16)
+    prior = learned(kind, stream).prior_
+    assert prior is None or not prior.trusted
+
+
 def test_the_first_tasks_gain_from_the_later_ones():
     stream = shops()
     early = learned(LifelongRegressor, stream[:9])

@@ -61,7 +61,7 @@ def test_rows_in_parts_come_near_all_rows_at_once(kind, d, parts, n):
 
 
 def test_a_prior_that_was_learned_from_few_rows_is_learned_again():
-    stream, model = Stream(LifelongClassifier, 20, tasks=30), LifelongClassifier()
+    stream, model = Stream(LifelongClassifier, 20, tasks=60, seed=1), LifelongClassifier()
     trickled(model, stream, 12, 10)
     assert model.prior_.trusted  # so it has a word in every task
     assert stream.score(model) > 0.85

@@ -80,6 +80,10 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """Whether what other tasks say of a task is known to be worth something."""
         return False
 
+    def _directions(self) -> int:
+        """How many directions other tasks know of along which tasks differ."""
+        return 0
+
     def _summarised(self, kept: Kept, outcome: Outcome, rows: Rows, alone: bool) -> Kept:
         """A predictor with its rows in short; ``alone`` is the only one of its task."""
         return kept
@@ -250,7 +254,8 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def _learn_one(self, labels: Labels, rules: Rules, seed: int, alone: bool = True, shift: float = 0.0) -> Outcome:
         """Learn one predictor, the only one of its task or one of several; ``shift`` is then added to its scores."""
         shrunk = self._shrunk() if alone else None
-        outcome = learn(labels, self.representation_, rules, len(self.history_), seed, shrunk, self._trusted())
+        others = shrunk, self._trusted(), self._directions()
+        outcome = learn(labels, self.representation_, rules, len(self.history_), seed, *others)
         if shift:
             fit, measured = outcome.fit, outcome.assessment
             fit = changed(fit, intercept=fit.intercept + shift)

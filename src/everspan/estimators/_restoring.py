@@ -256,7 +256,9 @@ def _prior(about: Any, arrays: dict[str, NDArray[Any]], size: int) -> Prior | No
     _require(mean.shape == (size,) and precision.shape == (size, size), "prior")
     noise = float(about["noise"])
     _require(0.0 < noise < math.inf, "noise")
-    return Prior(mean, precision, noise, str(about["kind"]), bool(about["trusted"]))
+    factors = int(about.get("factors", 0))  # files of earlier versions do not say
+    _require(0 <= factors <= size, "factors")
+    return Prior(mean, precision, noise, str(about["kind"]), bool(about["trusted"]), factors)
 
 
 def _restore_memory(model: Any, about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:

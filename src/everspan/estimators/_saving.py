@@ -100,7 +100,8 @@ def _facts_of(model: Any) -> dict[str, Any]:
         about["relu"] = dataclasses.asdict(known.kind) | {"centred": known.centred}
     prior = getattr(model, "prior_", None)
     if prior is not None:
-        about["prior"] = {"noise": prior.noise, "kind": prior.kind, "trusted": prior.trusted}
+        facts = ("noise", "kind", "trusted", "factors")
+        about["prior"] = {name: getattr(prior, name) for name in facts}
     if hasattr(model, "table_"):
         about["table"] = model.table_
     if hasattr(model, "_label_sets"):

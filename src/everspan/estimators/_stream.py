@@ -109,6 +109,9 @@ class TaskStream(LifelongEstimator):
     def _trusted(self) -> bool:
         return self.prior_ is not None and self.prior_.trusted
 
+    def _directions(self) -> int:
+        return 0 if self.prior_ is None else self.prior_.factors
+
     def _counted(self, tasks: int) -> None:
         """Learn the prior after 8, 10, ... tasks, so that the result does not depend on how they are batched."""
         if is_mark(tasks) and self._shares():
@@ -120,7 +123,9 @@ class TaskStream(LifelongEstimator):
         common = 2 * len(self.predictors_.doubtful(2)) >= len(self.predictors_)
         summaries = [Summary(packed) for packed in self.predictors_.doubtful(1 if common else 2)]
         found = learn_prior(summaries, constant=bool(self.fit_intercept), regression=self._regression)
-        return None if found is None else replace(found, trusted=common and foresees(self.predictors_.foreseen()))
+        if found is None:
+            return None
+        return replace(found, trusted=common and foresees(self.predictors_.foreseen(), found.trusted))
 
     def _forgotten(self, position: int) -> None:
         if self.prior_ is not None:
@@ -143,6 +148,8 @@ class TaskStream(LifelongEstimator):
         foreseen = math.nan
         if doubt and self.prior_ is not None:
             foreseen = self.prior_.foreseen(rows, bool(self.fit_intercept))
+            if self.prior_.kind == "factors" and not math.isnan(outcome.gained):
+                foreseen = outcome.gained  # it knows directions, of which its mean may say nothing
         return kept._replace(summary=summary.packed, doubt=doubt, foreseen=foreseen)
 
     def _of_columns(self, version: int, doubt: int) -> bool:

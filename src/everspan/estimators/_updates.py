@@ -114,9 +114,8 @@ class UpdatedStream(TaskStream):
         fixed = own.feature >= 0 and not isinstance(known, LinearRepresentation)
         fails = assessment.error > rules.epsilon and not fixed and not self._leans(own)
         if alone and fails and _can_replace(rows, 4 * used if own.feature >= 0 and in_columns else used):
-            outcome = learn(
-                Table(rows), known, rules, len(self.history_), self._seed(), self._shrunk(), self._trusted()
-            )
+            others = self._shrunk(), self._trusted(), self._directions()
+            outcome = learn(Table(rows), known, rules, len(self.history_), self._seed(), *others)
             if _says_more(outcome.assessment, assessment, rows, rules, many=len(rows) >= 4 * used):
                 self._learn_anew(index, outcome, rows, rules, drifted)
                 return outcome.assessment
