@@ -27,7 +27,7 @@ _SETTLED, _FINE = 2e-4, 1e-3  # change of the covariance, as a share, after whic
 _WIDE = 0.05  # variance that a column's own starts from at least, in units of the noise's: from nought few find back
 _STILL = 1e-6  # variance that counts as none, in units of the noise's
 _ALIKE = 3.0  # tasks' worth of belief that columns vary alike
-_FACTORS = (24, 16, 12, 8, 6, 4, 3, 2, 1)  # how many are looked for first
+_FACTORS = (24, 12, 6, 3, 1)  # how many are looked for first
 _USE = 0.25  # evidence for every task that makes factors decisive
 _PRICE = 0.5  # evidence that a number has to bring which was chosen
 _ODDS = 1e4  # log-odds that no column makes
@@ -182,12 +182,11 @@ class _Factors:
         worse = 0
         for factors in sorted({min(count, most) for count in _FACTORS} - {0}, reverse=True):
             self.look(factors)
-            below = factors in self.found and self.found[factors][0] < self.highest() - _FAR
+            below = factors in self.found and self.found[factors][0] < self.found[self.top()][0] - _FAR
             worse = worse + 1 if below else 0
             if worse == 2:
                 break
-        while self.found:
-            top = max(self.found, key=lambda count: self.found[count][0])
+        while self.found and self.found[top := self.top()][0] > self.best - _FAR:
             fewer = max((count for count in self.tried if count < top), default=0)
             more = min((count for count in self.tried if count > top), default=top)
             between = {(fewer + top) // 2, (top + more) // 2} - {0, *self.tried}
@@ -197,8 +196,9 @@ class _Factors:
                 self.look(factors)
         yield from self.found.values()
 
-    def highest(self) -> float:
-        return max([self.best, *(score for score, _ in self.found.values())])
+    def top(self) -> int:
+        """The number of factors with the highest score so far."""
+        return max(self.found, key=lambda count: self.found[count][0])
 
     def look(self, factors: int) -> None:
         """Learn the way with so many factors, if numbers can hold it."""
@@ -206,7 +206,8 @@ class _Factors:
         price = self.choices + _price_of_factors(self.tasks, factors)
         start, apart = replace(self.base, factors=factors), np.diag(self.base.covariance)
         try:
-            way, _ = _learned(self.tasks, start, apart, self.highest() + price)
+            highest = max([self.best, *(score for score, _ in self.found.values())])
+            way, _ = _learned(self.tasks, start, apart, highest + price)
             score = _evidence(self.tasks, way) - price
         except np.linalg.LinAlgError:
             return

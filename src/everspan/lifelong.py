@@ -147,10 +147,11 @@ def learn(
         trial.compare(known, direct)
     if attempt is not None and rules.serves(attempt.assessment, direct.assessment):
         return trial.reused(attempt, representation)
+    teaches = bool(np.any(direct.fit.coef))
     leans = trusted and attempt is not None and not _surely_better(direct.assessment, attempt.assessment)
-    if leans and attempt is not None and representation.dimension >= directions:
+    if leans and attempt is not None and not (teaches and representation.dimension < directions):
         return trial.reused(attempt, representation, met=False)  # these labels teach less than earlier tasks do
-    if not np.any(direct.fit.coef):  # nothing in the inputs tells the labels apart
+    if not teaches:  # nothing in the inputs tells the labels apart
         nothing = Fit(np.zeros(representation.dimension), direct.fit.intercept)
         met = rules.serves(direct.assessment, direct.assessment)
         return trial.reused(replace(direct, fit=nothing, ground="features"), representation, met)
