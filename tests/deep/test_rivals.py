@@ -332,6 +332,31 @@ def test_the_better_candidate_is_kept(monkeypatch):
     assert torch.equal(method.grid.path, seen[1])
 
 
+def test_after_short_trials_the_best_path_is_trained_in_full_on_all_images(monkeypatch):
+    method, scenario = make_method("rpsnet", **(GRID | {"epochs": 4, "trial_epochs": 1}))
+    for task in scenario[:2]:
+        learn_task(method, task)
+    stages, marks = [], iter([0.9, 0.2])
+    monkeypatch.setattr(method, "judge", lambda rows: next(marks))
+    original = method.engine.train
+
+    def train(module, loss, rows, plan, *others, **more):
+        begun = modules_of(method.grid)
+        original(module, loss, rows, plan, *others, **more)
+        stages.append((plan.epochs, set(rows.tolist()), method.grid.path.clone(), begun, modules_of(method.grid)))
+
+    monkeypatch.setattr(method.engine, "train", train)
+    method.engine.begin(2, 6)
+    method.begin(scenario[2])
+    method.learn(scenario[2])
+    first, second, last = stages
+    assert [stage[0] for stage in stages] == method.stages(scenario[2]) == [1, 1, 4]
+    assert first[1] == second[1] < last[1] == set(method.rows(scenario[2]).tolist())
+    assert torch.equal(last[2], first[2])
+    assert all(equal(last[3][place], first[4][place]) for place in first[4])  # it goes on from where the trial ended
+    assert any(not equal(last[4][place], first[4][place]) for place in first[4])
+
+
 def test_many_widths_on_small_images():
     method, scenario = make_method("rpsnet", **(GRID | {"widths": (2, 3, 4, 5, 6, 7)}))
     learn_task(method, scenario[0])  # 8 x 8 images cannot be halved five times

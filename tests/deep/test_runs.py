@@ -110,6 +110,7 @@ def stopped_after(epochs):
         ("wa", {"first_epochs": 4}),
         ("bic", {"bias_epochs": 3}),
         ("rpsnet", {"widths": (4, 8), "modules": 3, "candidates": 2, "tasks_per_path": 2}),
+        ("rpsnet", {"widths": (4, 8), "modules": 3, "candidates": 2, "trial_epochs": 2}),
         ("rpsnet", {"widths": (4, 4, 8), "modules": 9, "candidates": 2, "tasks_per_path": 1}),
     ],
 )

@@ -146,15 +146,15 @@ class Report:
         self.pace: float | None = None
 
     def epoch(self, place: Place, epochs: int, loss: float, images: int, seconds: float) -> None:
-        long = self.stages[place.task]
-        share, later = min((place.stage + place.epoch / epochs) / long, 1.0), 0.0
-        if place.stage >= long:
-            later = (epochs - place.epoch) * seconds
+        stages, later = self.stages[place.task], 0.0
+        share, long = (sum(stages[: place.stage]) + place.epoch) / sum(stages), place.stage < len(stages)
+        if not long:
+            share, later = 1.0, (epochs - place.epoch) * seconds
         done = sum(self.work[: place.task]) + share * self.work[place.task]
         now = time.perf_counter()
         if self.begun is None:
-            self.begun = done - self.work[place.task] / (long * epochs)  # where this process began
-        if place.stage < long:  # how long a unit of work takes; stages after these are short and told as they are
+            self.begun = done - self.work[place.task] / sum(stages)  # where this process began
+        if long:  # how long a unit of work takes; stages after these are short and told as they are
             self.pace = (now - self.started) / max(done - self.begun, 1e-9)
         pace = seconds * epochs / self.work[0] if self.pace is None else self.pace
         left = later + (sum(self.work) - done) * pace

@@ -167,9 +167,9 @@ class Method(nn.Module):
         """What predicting needs of all that was learned."""
         return (p for name, p in self.named_parameters() if not name.startswith("scaffold."))
 
-    def stages(self, task: ClassTask) -> int:
-        """How many stages of training a task has that are as long as the first: to tell the time left."""
-        return 1
+    def stages(self, task: ClassTask) -> list[int]:
+        """Epochs of a task's long stages of training, to tell the time left; short ones may come after them."""
+        return [self.settings.plan(first=not task.index).epochs]
 
     def work(self, task: ClassTask) -> float:
         """About how much there is to train in a task, in images of the first: to tell the time left."""

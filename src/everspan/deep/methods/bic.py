@@ -99,6 +99,7 @@ class BiC(Distilled):
             weight_decay=0.0,
             schedule="cosine",
             warmup=0,
+            unmixed=1.0,  # a mixed image says little about the bias of one that is not
         )
 
         def loss(images: Tensor, targets: Tensor, scores: Tensor) -> Tensor:

@@ -34,13 +34,16 @@ class RPSNetSettings(DistilledSettings):
     widths: tuple[int, ...] = setting((64, 64, 64, 128, 128, 256, 256, 512, 512), "channels of the layers")
     modules: int = setting(8, "modules of a layer")
     candidates: int = setting(8, "random paths that are tried at a switch")
+    trial_epochs: int | None = setting(
+        None, "epochs of a trial, where the best path is then trained in full on all images"
+    )
     tasks_per_path: int = setting(2, "tasks from one switch to the next")
     held_out_share: float = setting(0.1, "share of the images that candidates are judged on")
     rigidness: float = setting(2.5, "how fast the weight of distillation grows with the tasks")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_counts(self, "modules", "candidates", "tasks_per_path")
+        check_counts(self, "modules", "candidates", "trial_epochs", "tasks_per_path")
         check_amounts(self, "rigidness")
         if not self.widths or min(self.widths) < 1:
             raise ValueError(f"widths must be numbers of channels, but they are {self.widths}")
@@ -257,8 +260,12 @@ class RPSNet(Distilled):
         return functional.one_hot(torch.randint(modules, (layers,)), modules).bool().to(self.engine.device)
 
     def switch(self, task: ClassTask) -> None:
-        """Try some random paths from where the network is, and go on with the one that does best on held-out images."""
-        rows, judged_on = self.rows(task), None
+        """Try some random paths from where the network is, and go on with the one that does best on held-out images.
+
+        Where trials are short, the best path is then trained in full, on the held-out images too.
+        """
+        everything, judged_on = self.rows(task), None
+        rows = everything
         if self.settings.candidates > 1:
             judged_on, rows = self.split(rows)
         best, highest = None, -1.0
@@ -268,13 +275,15 @@ class RPSNet(Distilled):
                 self.start_over()
             self.grid.keep()
             self.grid.take(path)
-            self.train_path(rows)
+            self.train_path(rows, self.settings.trial_epochs)
             if judged_on is not None and not self.engine.replaying:
                 reached = self.judge(judged_on)
                 if reached > highest:
                     best, highest = {name: t.clone() for name, t in self.network.state_dict().items()}, reached
         if best is not None:
             self.network.load_state_dict(best)
+        if self.settings.trial_epochs:
+            self.train_path(everything)
 
     def start_over(self) -> None:
         """Everything but the outputs for new classes becomes what it was before the task."""
@@ -308,8 +317,9 @@ class RPSNet(Distilled):
         counts = torch.bincount(labels)
         return float((torch.bincount(labels, weights=right)[counts > 0] / counts[counts > 0]).mean())
 
-    def train_path(self, rows: Tensor) -> None:
-        plan = self.settings.plan(first=not self.session)
+    def train_path(self, rows: Tensor, epochs: int | None = None) -> None:
+        changes = {"epochs": epochs, "warmup": min(self.settings.warmup, epochs // 4)} if epochs else {}
+        plan = self.settings.plan(first=not self.session, **changes)
         self.engine.train(self, self.loss, rows, plan, self.network.parameters, fixed=self.taught)
 
     def loss(self, images: Tensor, targets: Tensor, taught: Tensor | None = None) -> Tensor:
@@ -333,9 +343,13 @@ class RPSNet(Distilled):
                 idle |= set() if at_work else set(one.parameters())
         return (parameter for parameter in super().needed() if parameter not in idle)
 
-    def stages(self, task: ClassTask) -> int:
-        return self.settings.candidates if task.index and not task.index % self.settings.tasks_per_path else 1
+    def stages(self, task: ClassTask) -> list[int]:
+        full = super().stages(task)
+        if not task.index or task.index % self.settings.tasks_per_path:
+            return full
+        trials = self.settings.candidates * ([self.settings.trial_epochs] if self.settings.trial_epochs else full)
+        return trials + full if self.settings.trial_epochs else trials
 
     def work(self, task: ClassTask) -> float:
         paths = 1 + task.index // self.settings.tasks_per_path
-        return super().work(task) * self.stages(task) * (1 + paths) / 2
+        return super().work(task) * sum(self.stages(task)) / sum(super().stages(task)) * (1 + paths) / 2
