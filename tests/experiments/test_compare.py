@@ -61,6 +61,35 @@ def test_labels_say_what_tells_runs_apart(tmp_path):
     ]
 
 
+def test_labels_of_runs_that_differ_in_much_stay_short(tmp_path):
+    many = {"batch_size": 32, "decay": 0.5, "epochs": 7, "learning_rate": 0.2, "momentum": 0.8}
+    runs = [write_run(tmp_path / str(order), GOOD, class_order=order) for order in range(3)]
+    runs += [write_run(tmp_path / "e", GOOD, **many), write_run(tmp_path / "f", GOOD, epochs=8, decay=0.4, warmup=1)]
+    assert list(compare.read_runs(runs)) == [
+        "H-LLL",
+        "H-LLL batch_size=32 decay=0.5 and 3 more",
+        "H-LLL decay=0.4 epochs=8 warmup=1",
+    ]
+
+
+def test_a_recipe_that_others_do_not_have_is_said(tmp_path):
+    runs = [write_run(tmp_path / "a", GOOD, recipe="best"), write_run(tmp_path / "b", GOOD, method="wa")]
+    assert list(compare.read_runs(runs)) == ["H-LLL best", "WA"]
+    assert list(compare.read_runs(runs[:1])) == ["H-LLL"]
+    runs.append(write_run(tmp_path / "c", GOOD, method="wa", recipe="strong"))
+    assert list(compare.read_runs(runs)) == ["H-LLL best", "WA paper", "WA strong"]
+
+
+def test_a_method_has_a_color_and_its_recipes_lines(tmp_path):
+    kinds = [("hlll", "best"), ("wa", "paper"), ("hlll", "paper"), ("wa", "strong")]
+    runs = [write_run(tmp_path / f"{m}{r}", GOOD, method=m, recipe=r) for m, r in kinds]
+    lines = compare.draw(compare.read_runs(runs)).axes[0].get_lines()
+    found = {kind: (line.get_color(), line.get_linestyle()) for kind, line in zip(kinds, lines, strict=True)}
+    assert len(set(found.values())) == 4
+    assert found["hlll", "best"][0] == found["hlll", "paper"][0] != found["wa", "paper"][0] == found["wa", "strong"][0]
+    assert found["hlll", "best"][1] == found["wa", "paper"][1]
+
+
 def test_labels_do_not_say_what_most_runs_have(tmp_path):
     folders = [write_run(tmp_path / str(order), GOOD, class_order=order, start="scratch") for order in range(3)]
     folders.append(write_run(tmp_path / "warm", GOOD, start="previous"))

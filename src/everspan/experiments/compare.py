@@ -14,6 +14,7 @@ import numpy as np
 from ..metrics import IncrementalResult
 from ..reports import COLORS, Page, house_style, new_figure, save_figure
 
+_SAID = 2  # settings that a label says, where there are many more
 _LINES = ("-", "--", "-.", ":")
 _PROTOCOL = ("data", "increment", "first", "memory_total", "memory_per_class", "held_out")
 NAMES = {
@@ -64,21 +65,25 @@ def _read(folder: Path) -> dict[str, Any]:
 def _labels(groups: list[list[dict[str, Any]]]) -> list[str]:
     """The method's name; its recipe and then the settings that tell it from the others, where they are needed.
 
-    What most runs of a method and a recipe have is not said of them.
+    ``paper`` goes without saying where a method has no other recipe, and so does what most runs of a recipe have.
     """
     settings = [group[0]["settings"] for group in groups]
     labels = [NAMES.get(s["method"], str(s["method"])) for s in settings]
     for i, own in enumerate(settings):
-        twins = [other for j, other in enumerate(settings) if j != i and other["method"] == own["method"]]
-        if twins and any(twin["recipe"] != own["recipe"] for twin in twins):
+        others = [other for other in settings if other["recipe"] != own["recipe"]]
+        if any(own["recipe"] != "paper" or other["method"] == own["method"] for other in others):
             labels[i] += f" {own['recipe']}"
-            twins = [twin for twin in twins if twin["recipe"] == own["recipe"]]
+        kind = own["method"], own["recipe"]
+        twins = [other for j, other in enumerate(settings) if j != i and (other["method"], other["recipe"]) == kind]
         alike = [group for group in groups if group[0]["settings"] in [own, *twins]]
         names = {name for twin in twins for name in {**own, **twin} if _said(name, twin) != _said(name, own)}
+        rare = []
         for name in sorted(names - {"seed", "class_order", "recipe"}):
             having = sum(len(group) for group in alike if _said(name, group[0]["settings"]) == _said(name, own))
             if 2 * having <= sum(map(len, alike)):
-                labels[i] += f" {_said(name, own)}"
+                rare.append(_said(name, own))
+        more = [f"and {len(rare) - _SAID} more"] if len(rare) > _SAID + 1 else []
+        labels[i] = " ".join([labels[i], *(rare[:_SAID] + more if more else rare)])
         if groups[i][0]["tasks_done"] < groups[i][0]["tasks"]:
             labels[i] += f" ({groups[i][0]['tasks_done']} of {groups[i][0]['tasks']} tasks)"
     return [label + " '" * labels[:i].count(label) for i, label in enumerate(labels)]
@@ -118,6 +123,16 @@ def values_of(runs: list[dict[str, Any]]) -> dict[str, tuple[float, float]]:
     return found
 
 
+def _styles(groups: dict[str, list[dict[str, Any]]]) -> list[tuple[str, str]]:
+    """Color and line of every label: a color a method and a line a recipe, as long as there are enough of both."""
+    colors, methods = list(COLORS.values()), [runs[0]["settings"]["method"] for runs in groups.values()]
+    kinds = list(dict.fromkeys(methods))
+    if len(kinds) <= len(colors) and max(map(methods.count, kinds)) <= len(_LINES):
+        return [(colors[kinds.index(m)], _LINES[methods[:i].count(m)]) for i, m in enumerate(methods)]
+    both = len(colors) * len(_LINES)
+    return [(colors[i % len(colors)], _LINES[(i + i // both) % len(_LINES)]) for i in range(len(methods))]
+
+
 def draw(groups: dict[str, list[dict[str, Any]]], columns: int = 2) -> Any:
     """Left: accuracy on all classes seen, by method. Right: by the task that brought the classes, for the first run."""
     width, height = (10.0, 4.4) if columns == 2 else (5.4, 8.8)
@@ -127,12 +142,10 @@ def draw(groups: dict[str, list[dict[str, Any]]], columns: int = 2) -> Any:
         height += 0.19 * -(-len(groups) // abreast)
     with house_style():
         figure, (left, right) = new_figure(columns, width=width, height=height, rows=2 // columns)
-        for i, (label, runs) in enumerate(groups.items()):
+        for (label, runs), (color, line) in zip(groups.items(), _styles(groups), strict=True):
             length = min(len(run["curve"]) for run in runs)
             curves = np.array([run["curve"][:length] for run in runs])
-            color = list(COLORS.values())[i % len(COLORS)]
             classes, mean = _classes_seen(runs[0])[:length], curves.mean(axis=0)
-            line = _LINES[(i + i // 12) % 4]  # the thirteenth is not the first again
             left.plot(classes, mean, color=color, ls=line, marker="o", ms=3.5, lw=1.8, label=label)
             if len(runs) > 1:
                 error = 2.0 * curves.std(axis=0, ddof=1) / math.sqrt(len(runs))

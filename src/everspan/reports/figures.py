@@ -14,6 +14,7 @@ COLORS = {
     "purple": "#CC79A7",
     "yellow": "#E69F00",
     "grey": "#666666",
+    "sky": "#56B4E9",
 }
 
 _STYLE: dict[Any, Any] = {
