@@ -310,6 +310,29 @@ def test_fixed_modules_merged_into_one_say_the_same_and_so_do_their_gradients(co
     agrees()  # what was written to is merged again
 
 
+def test_rpsnet_distils_labels_as_scores_of_new_classes_beside_the_teachers_of_old_ones():
+    method, images, targets = begun("rpsnet", **GRID)
+    with torch.no_grad():
+        method.grid.classifier.weight.normal_()
+    found, wanted = method.network(images), torch.cat([method.taught(images), targets[:, 2:]], dim=1)
+    expected = functional.cross_entropy(found, targets) + distance(found, wanted, 2.0)  # the controller says one
+    torch.testing.assert_close(method.loss(images, targets), expected)
+    method.session = 4
+    torch.testing.assert_close(
+        method.loss(images, targets) - functional.cross_entropy(found, targets), 5.0 * distance(found, wanted, 2.0)
+    )
+
+
+def test_classes_to_come_hold_scores_where_they_are():
+    """Without them a constant added to all scores changes no probability, with them it does."""
+    for outputs, free in ((None, True), (3, True), (9, False)):
+        method, images, targets = begun("rpsnet", **GRID, outputs=outputs)
+        with torch.no_grad():
+            before = float(method.loss(images, targets))
+            method.grid.classifier.bias += 5.0
+            assert (abs(float(method.loss(images, targets)) - before) < 1e-5) is free
+
+
 def test_the_controller_weighs_distillation_more_with_every_task():
     method, _ = make_method("rpsnet", **GRID)
     weights = []

@@ -35,6 +35,14 @@ STRONG: dict[str, Any] = {
     "shift_test": 2,
 }
 
+SHORT: dict[str, Any] = {  # over the above, where there is time for fifty epochs
+    "epochs": 52,
+    "warmup": 3,
+    "weight_decay": 2e-3,
+    "augment": "crop:4,flip,brightness,cutmix:0.5",
+    "first_augment": None,
+}
+
 
 def setting(default: Any, help: str) -> Any:
     """A hyper-parameter: its default, and what ``--help`` says about it."""

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from ...scenarios import ClassTask
 from ..network import linear
-from ._base import STRONG, Method, check_amounts, check_counts, distance, setting
+from ._base import SHORT, STRONG, Method, check_amounts, check_counts, distance, setting
 from ._turned import Turned, TurnedSettings
 
 BEST = STRONG | {
@@ -27,16 +27,6 @@ BEST = STRONG | {
     "balanced_softmax": 1.0,
     "distillation": 1.0,
     "classifier": "kept",
-}
-FASTER = {
-    "epochs": 52,
-    "warmup": 3,
-    "batch_size": 256,
-    "learning_rate": 0.2,
-    "weight_decay": 2e-3,
-    "augment": "crop:4,flip,brightness,cutmix:0.5",
-    "first_augment": None,
-    "rotation": 0.0,
 }
 
 
@@ -66,7 +56,7 @@ class HLLL(Method):
 
     name = "hlll"
     Settings = HLLLSettings
-    recipes = {"paper": {}, "best": BEST, "fast": BEST | FASTER}  # noqa: RUF012
+    recipes = {"paper": {}, "best": BEST, "fast": BEST | SHORT | {"rotation": 0.0}}  # noqa: RUF012
     settings: HLLLSettings
     log_frequencies: Tensor
 
