@@ -12,7 +12,8 @@ import torch
 from PIL import Image
 
 from everspan.cli import main
-from everspan.deep import IncrementalModel
+from everspan.deep import IncrementalModel, command
+from everspan.deep.engine import Place
 from everspan.deep.methods import MethodSettings
 from everspan.deep.settings import parse_setting, resolve
 from everspan.scenarios import load_images
@@ -245,3 +246,30 @@ def test_a_folder_that_holds_no_run_is_said_so(arguments, capsys, tmp_path, monk
     monkeypatch.chdir(tmp_path)
     assert main(arguments) == 2
     assert "nowhere holds no" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("lengths", [[[4], [2, 2, 4]], [[4], [4, 4, 8]]])  # as foretold, and longer by a half
+def test_the_time_left_is_told_over_all_stages(monkeypatch, capsys, lengths):
+    """Every epoch takes a second; the plan is of 4 epochs, then of stages of 2, 2 and 4."""
+    foretold, now, left = [[4], [2, 2, 4]], [0.0], []
+
+    class Planned:
+        def stages(self, task):
+            return foretold[task]
+
+        def work(self, task):
+            return sum(foretold[task])
+
+    monkeypatch.setattr(command.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(command.sys.stderr, "isatty", lambda: True)  # a line an epoch
+    monkeypatch.setattr(command, "_duration", lambda seconds: left.append(seconds) or "")
+    report = command.Report(range(2), Planned())
+    for task, stages in enumerate(lengths):
+        for stage, epochs in enumerate(stages):
+            for epoch in range(epochs):
+                now[0] += 1.0
+                report.epoch(Place(task, stage, epoch + 1), epochs, 0.5, 10, 1.0)
+    if lengths == foretold:
+        assert left == pytest.approx(list(range(11, -1, -1)))
+    assert min(left) >= 0.0
+    assert left[-1] == 0.0

@@ -380,6 +380,26 @@ def test_after_short_trials_the_best_path_is_trained_in_full_on_all_images(monke
     assert any(not equal(last[4][place], first[4][place]) for place in first[4])
 
 
+@pytest.mark.parametrize(
+    ("changes", "stages"),
+    [
+        ({}, [4, 4]),
+        ({"trial_epochs": 1}, [1, 1, 4]),
+        ({"trial_epochs": 9}, [4, 4, 4]),  # no trial is longer than the training
+        ({"trial_epochs": 1, "candidates": 1}, [4]),  # there is nothing to choose
+    ],
+)
+def test_the_stages_of_a_switch_are_those_that_are_foretold(monkeypatch, changes, stages):
+    method, scenario = make_method("rpsnet", **(GRID | {"epochs": 4} | changes))
+    for task in scenario[:2]:
+        learn_task(method, task)
+    found = []
+    monkeypatch.setattr(method.engine, "train", lambda m, loss, rows, plan, *others, **more: found.append(plan.epochs))
+    method.begin(scenario[2])
+    method.learn(scenario[2])
+    assert found == method.stages(scenario[2]) == stages
+
+
 def test_many_widths_on_small_images():
     method, scenario = make_method("rpsnet", **(GRID | {"widths": (2, 3, 4, 5, 6, 7)}))
     learn_task(method, scenario[0])  # 8 x 8 images cannot be halved five times

@@ -72,6 +72,18 @@ def test_labels_of_runs_that_differ_in_much_stay_short(tmp_path):
     ]
 
 
+def test_short_labels_say_what_tells_their_runs_apart(tmp_path):
+    many = {"batch_size": 32, "decay": 0.5, "epochs": 7}
+    runs = [write_run(tmp_path / str(order), GOOD, class_order=order) for order in range(4)]
+    runs += [write_run(tmp_path / f"w{warmup}", GOOD, warmup=warmup, **many) for warmup in (1, 2)]
+    plain, *others = compare.read_runs(runs)
+    assert plain == "H-LLL"
+    assert ["warmup=1" in others[0], "warmup=2" in others[1]] == [True, True]
+    runs += [write_run(tmp_path / f"v{value}", GOOD, v=value, u=7, t=6, s=5, **many) for value in (1, 2)]
+    labels = list(compare.read_runs(runs))
+    assert len(labels) == len({label.removesuffix(" '") for label in labels})
+
+
 def test_a_recipe_that_others_do_not_have_is_said(tmp_path):
     runs = [write_run(tmp_path / "a", GOOD, recipe="best"), write_run(tmp_path / "b", GOOD, method="wa")]
     assert list(compare.read_runs(runs)) == ["H-LLL best", "WA"]
@@ -87,7 +99,13 @@ def test_a_method_has_a_color_and_its_recipes_lines(tmp_path):
     found = {kind: (line.get_color(), line.get_linestyle()) for kind, line in zip(kinds, lines, strict=True)}
     assert len(set(found.values())) == 4
     assert found["hlll", "best"][0] == found["hlll", "paper"][0] != found["wa", "paper"][0] == found["wa", "strong"][0]
-    assert found["hlll", "best"][1] == found["wa", "paper"][1]
+    assert found["hlll", "paper"][1] == found["wa", "paper"][1]
+
+
+def test_methods_that_are_there_once_have_lines_of_their_own(tmp_path):
+    runs = [write_run(tmp_path / name, GOOD, method=name) for name in ("hlll", "wa", "bic", "joint")]
+    lines = compare.draw(compare.read_runs(runs)).axes[0].get_lines()
+    assert len({line.get_linestyle() for line in lines}) == 4
 
 
 def test_labels_do_not_say_what_most_runs_have(tmp_path):

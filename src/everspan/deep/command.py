@@ -147,13 +147,16 @@ class Report:
 
     def epoch(self, place: Place, epochs: int, loss: float, images: int, seconds: float) -> None:
         stages, later = self.stages[place.task], 0.0
-        share, long = (sum(stages[: place.stage]) + place.epoch) / sum(stages), place.stage < len(stages)
-        if not long:
-            share, later = 1.0, (epochs - place.epoch) * seconds
+        long = place.stage < len(stages)
+        if long:
+            own = stages[place.stage] / epochs  # of an epoch, in the terms of the plan
+            share = (sum(stages[: place.stage]) + own * place.epoch) / sum(stages)
+        else:
+            own, share, later = 0.0, 1.0, (epochs - place.epoch) * seconds
         done = sum(self.work[: place.task]) + share * self.work[place.task]
         now = time.perf_counter()
         if self.begun is None:
-            self.begun = done - self.work[place.task] / sum(stages)  # where this process began
+            self.begun = done - self.work[place.task] * own / sum(stages)  # where this process began
         if long:  # how long a unit of work takes; stages after these are short and told as they are
             self.pace = (now - self.started) / max(done - self.begun, 1e-9)
         pace = seconds * epochs / self.work[0] if self.pace is None else self.pace

@@ -69,6 +69,7 @@ def _labels(groups: list[list[dict[str, Any]]]) -> list[str]:
     """
     settings = [group[0]["settings"] for group in groups]
     labels = [NAMES.get(s["method"], str(s["method"])) for s in settings]
+    said: list[list[str]] = []
     for i, own in enumerate(settings):
         others = [other for other in settings if other["recipe"] != own["recipe"]]
         if any(own["recipe"] != "paper" or other["method"] == own["method"] for other in others):
@@ -78,15 +79,27 @@ def _labels(groups: list[list[dict[str, Any]]]) -> list[str]:
         alike = [group for group in groups if group[0]["settings"] in [own, *twins]]
         names = {name for twin in twins for name in {**own, **twin} if _said(name, twin) != _said(name, own)}
         rare = []
-        for name in sorted(names - {"seed", "class_order", "recipe"}):
+        for name in names - {"seed", "class_order", "recipe"}:
             having = sum(len(group) for group in alike if _said(name, group[0]["settings"]) == _said(name, own))
             if 2 * having <= sum(map(len, alike)):
-                rare.append(_said(name, own))
-        more = [f"and {len(rare) - _SAID} more"] if len(rare) > _SAID + 1 else []
-        labels[i] = " ".join([labels[i], *(rare[:_SAID] + more if more else rare)])
-        if groups[i][0]["tasks_done"] < groups[i][0]["tasks"]:
-            labels[i] += f" ({groups[i][0]['tasks_done']} of {groups[i][0]['tasks']} tasks)"
+                rare.append((having, _said(name, own)))
+        said.append([text for _, text in sorted(rare)])  # what fewest have comes first
+    short = [_joined(label, few, _SAID) for label, few in zip(labels, said, strict=True)]
+    labels = [
+        _joined(label, few, _SAID if short.count(short[i]) == 1 else len(few))
+        for i, (label, few) in enumerate(zip(labels, said, strict=True))
+    ]
+    for i, group in enumerate(groups):
+        if group[0]["tasks_done"] < group[0]["tasks"]:
+            labels[i] += f" ({group[0]['tasks_done']} of {group[0]['tasks']} tasks)"
     return [label + " '" * labels[:i].count(label) for i, label in enumerate(labels)]
+
+
+def _joined(label: str, said: list[str], most: int) -> str:
+    """The label and so many of its settings; one more, rather than a word that there is one more."""
+    if len(said) > most + 1:
+        said = [*said[:most], f"and {len(said) - most} more"]
+    return " ".join([label, *said])
 
 
 def _said(name: str, settings: dict[str, Any]) -> str:
@@ -124,13 +137,18 @@ def values_of(runs: list[dict[str, Any]]) -> dict[str, tuple[float, float]]:
 
 
 def _styles(groups: dict[str, list[dict[str, Any]]]) -> list[tuple[str, str]]:
-    """Color and line of every label: a color a method and a line a recipe, as long as there are enough of both."""
-    colors, methods = list(COLORS.values()), [runs[0]["settings"]["method"] for runs in groups.values()]
-    kinds = list(dict.fromkeys(methods))
-    if len(kinds) <= len(colors) and max(map(methods.count, kinds)) <= len(_LINES):
-        return [(colors[kinds.index(m)], _LINES[methods[:i].count(m)]) for i, m in enumerate(methods)]
-    both = len(colors) * len(_LINES)
-    return [(colors[i % len(colors)], _LINES[(i + i // both) % len(_LINES)]) for i in range(len(methods))]
+    """Color and line of every label: a color a method and a line a recipe, where that tells apart all there are.
+
+    Where it does not, or every method is there once, both change from label to label.
+    """
+    colors, settings = list(COLORS.values()), [runs[0]["settings"] for runs in groups.values()]
+    methods, recipes = (list(dict.fromkeys(s[name] for s in settings)) for name in ("method", "recipe"))
+    places = [(methods.index(s["method"]), recipes.index(s["recipe"])) for s in settings]
+    alike = len(methods) == len(places) or len(set(places)) < len(places)
+    if alike or len(methods) > len(colors) or len(recipes) > len(_LINES):
+        # Seven colors and four lines have no common divisor: 28 labels look different.
+        places = [(i % len(colors), i % len(_LINES)) for i in range(len(places))]
+    return [(colors[color], _LINES[line]) for color, line in places]
 
 
 def draw(groups: dict[str, list[dict[str, Any]]], columns: int = 2) -> Any:

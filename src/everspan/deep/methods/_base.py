@@ -35,7 +35,7 @@ STRONG: dict[str, Any] = {
     "shift_test": 2,
 }
 
-SHORT: dict[str, Any] = {  # over the above, where there is time for fifty epochs
+FAST: dict[str, Any] = {  # over the above, where there is time for fifty epochs
     "epochs": 52,
     "warmup": 3,
     "weight_decay": 2e-3,

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from ...scenarios import ClassTask
 from ..network import linear
-from ._base import SHORT, STRONG, Method, check_amounts, check_counts, distance, setting
+from ._base import FAST, STRONG, Method, check_amounts, check_counts, distance, setting
 from ._turned import Turned, TurnedSettings
 
 BEST = STRONG | {
@@ -56,7 +56,7 @@ class HLLL(Method):
 
     name = "hlll"
     Settings = HLLLSettings
-    recipes = {"paper": {}, "best": BEST, "fast": BEST | SHORT | {"rotation": 0.0}}  # noqa: RUF012
+    recipes = {"paper": {}, "best": BEST, "fast": BEST | FAST | {"rotation": 0.0}}  # noqa: RUF012
     settings: HLLLSettings
     log_frequencies: Tensor
 

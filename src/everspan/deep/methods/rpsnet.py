@@ -23,7 +23,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from ...scenarios import ClassTask
 from ..backbones import conv
 from ..network import ExpandableNetwork, linear, written
-from ._base import SHORT, STRONG, check_amounts, check_counts, distance, setting
+from ._base import FAST, STRONG, check_amounts, check_counts, distance, setting
 from ._distilled import Distilled, DistilledSettings
 
 PAPER: dict[str, Any] = {
@@ -47,13 +47,14 @@ class RPSNetSettings(DistilledSettings):
     modules: int = setting(8, "modules of a layer")
     candidates: int = setting(8, "random paths that are tried at a switch")
     trial_epochs: int | None = setting(
-        None, "epochs of a trial, where the best path is then trained in full on all images"
+        None, "epochs of a trial; the best path is then trained in full, on all images (none: every trial is in full)"
     )
     tasks_per_path: int = setting(2, "tasks from one switch to the next")
     held_out_share: float = setting(0.1, "share of the images that candidates are judged on")
     rigidness: float = setting(2.5, "how fast the weight of distillation grows with the tasks")
     outputs: int | None = setting(
-        None, "outputs that distillation compares, where classes to come count, too: their scores are 0"
+        None,
+        "outputs that distillation compares: classes still to come count with scores of 0 (none: only classes seen)",
     )
 
     def __post_init__(self) -> None:
@@ -225,7 +226,7 @@ class RPSNet(Distilled):
     uses_backbone = False
     Settings = RPSNetSettings
     settings: RPSNetSettings
-    recipes = {"paper": PAPER, "short": PAPER | TRIED, "strong": STRONG | SHORT | TRIED}  # noqa: RUF012
+    recipes = {"paper": PAPER, "short": PAPER | TRIED, "strong": STRONG | FAST | TRIED}  # noqa: RUF012
 
     @property
     def grid(self) -> Grid:
@@ -267,10 +268,8 @@ class RPSNet(Distilled):
 
         Where trials are short, the best path is then trained in full, on the held-out images too.
         """
-        everything, judged_on = self.rows(task), None
-        rows = everything
-        if self.settings.candidates > 1:
-            judged_on, rows = self.split(rows)
+        everything, trial_epochs = self.rows(task), self.trial_epochs()
+        judged_on, rows = self.split(everything) if self.settings.candidates > 1 else (None, everything)
         best, highest = None, -1.0
         for _ in range(self.settings.candidates):
             path = self.random_path()
@@ -278,15 +277,20 @@ class RPSNet(Distilled):
                 self.start_over()
             self.grid.keep()
             self.grid.take(path)
-            self.train_path(rows, self.settings.trial_epochs)
+            self.train_path(rows, trial_epochs)
             if judged_on is not None and not self.engine.replaying:
                 reached = self.judge(judged_on)
                 if reached > highest:
                     best, highest = {name: t.clone() for name, t in self.network.state_dict().items()}, reached
         if best is not None:
             self.network.load_state_dict(best)
-        if self.settings.trial_epochs:
+        if trial_epochs:
             self.train_path(everything)
+
+    def trial_epochs(self) -> int | None:
+        """Epochs of a short trial; none where trials are in full, or there is nothing to choose."""
+        short = self.settings.trial_epochs
+        return min(short, self.settings.epochs) if short and self.settings.candidates > 1 else None
 
     def start_over(self) -> None:
         """Everything but the outputs for new classes becomes what it was before the task."""
@@ -358,8 +362,8 @@ class RPSNet(Distilled):
         full = super().stages(task)
         if not task.index or task.index % self.settings.tasks_per_path:
             return full
-        trials = self.settings.candidates * ([self.settings.trial_epochs] if self.settings.trial_epochs else full)
-        return trials + full if self.settings.trial_epochs else trials
+        short = self.trial_epochs()
+        return self.settings.candidates * [short] + full if short else self.settings.candidates * full
 
     def work(self, task: ClassTask) -> float:
         paths = 1 + task.index // self.settings.tasks_per_path
