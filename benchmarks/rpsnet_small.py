@@ -1,0 +1,128 @@
+"""What RPSNet's distillation looks at decides what it remembers: four kinds, on small pictures.
+
+Measured on 2 cores (AMD EPYC), 2026-11-18, one run each, raw numbers in results/rpsnet_small.json:
+
+| distillation looks at | average | last |
+|---|---|---|
+| old classes alone | 24.81 | 8.76 |
+| and labels as scores of new ones | 29.39 | 14.04 |
+| and zeros for classes to come | 30.67 | 20.30 |
+| the positive terms of that | 30.72 | 19.58 |
+| recipe strong, with zeros | 39.90 | 30.12 |
+
+Pictures of CIFAR-100 made 16 x 16, 200 training images a class and 50 others of the training set to judge on (no test
+image is looked at), ten tasks of ten classes of order 1993, 800 exemplars; a grid of six layers of 12 to 48 channels,
+20 epochs in batches of 64, one candidate at a switch. Run it (about half an hour on 2 cores) with
+
+    EVERSPAN_DATA=PARENT_OF_CIFAR python benchmarks/rpsnet_small.py
+"""
+
+# isort: off
+import common  # first: it sets one thread before numpy is loaded
+# isort: on
+
+import argparse
+import tempfile
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from everspan.deep import resolve, run
+from everspan.deep.methods.rpsnet import RPSNet
+from everspan.scenarios import ImageSet, load_images
+
+GIVEN = {
+    "increment": 10,
+    "memory_total": 800,
+    "widths": (12, 12, 24, 24, 48, 48),
+    "candidates": 1,
+    "epochs": 20,
+    "batch_size": 64,
+    "augment": "crop:2,flip,turn",
+    "device": "cpu",
+    "threads": 1,
+}
+LIGHT = {"augment": "crop:2,flip,brightness,cutmix:0.5", "learning_rate": 0.1, "shift_test": 1}
+
+
+class OldAlone(RPSNet):
+    """The distance to the teacher over old classes."""
+
+    name = "rpsnet"
+
+    def loss(self, images, targets, taught=None):
+        scores = self(images).float()
+        loss = functional.cross_entropy(scores, targets)
+        return loss + self.controller() * self.forgotten(scores, taught) if self.old else loss
+
+
+class Positive(RPSNet):
+    """The positive terms alone of the divergence over all outputs, as in the authors' code."""
+
+    name = "rpsnet"
+
+    def loss(self, images, targets, taught=None):
+        scores = self(images).float()
+        loss = functional.cross_entropy(scores, targets)
+        if not self.old:
+            return loss
+        wanted = torch.cat([taught.float(), targets[:, self.old :]], dim=1)
+        to_come = (0, self.settings.outputs - scores.shape[1])
+        goal, found = (
+            functional.log_softmax(functional.pad(x, to_come) / self.settings.temperature, dim=1)
+            for x in (wanted, scores)
+        )
+        terms = goal.exp() * (goal - found)
+        return loss + self.controller() * terms.clamp(min=0.0).sum() / len(scores)
+
+
+KINDS = {
+    "old classes alone": {"method": "rpsnet_small:OldAlone"},
+    "and labels as scores of new ones": {"method": "rpsnet"},
+    "and zeros for classes to come": {"method": "rpsnet", "outputs": 100},
+    "the positive terms of that": {"method": "rpsnet_small:Positive", "outputs": 100},
+    "recipe strong, with zeros": {"method": "rpsnet", "outputs": 100, "recipe": "strong", **LIGHT},
+}
+
+
+def small_pictures():
+    images = load_images("cifar100")
+    pixels = images.train_images.reshape(-1, images.train_images.shape[1], 16, 2, 16, 2)
+    pixels = pixels.mean(axis=(3, 5)).round().astype(np.uint8)
+    rng, train, judged = np.random.default_rng(0), [], []
+    for label in range(images.classes):
+        own = rng.permutation(np.flatnonzero(images.train_labels == label))
+        train.extend(own[:200])
+        judged.extend(own[200:250])
+    pixels, labels = np.moveaxis(pixels, 1, -1), images.train_labels
+    return ImageSet(pixels[train], labels[train], pixels[judged], labels[judged])
+
+
+def one(kind):
+    torch.set_num_threads(1)
+    given = {"data": "cifar100 at 16 x 16", **GIVEN, **KINDS[kind]}
+    with tempfile.TemporaryDirectory() as folder:
+        results = run(*resolve(given), Path(folder), images=small_pictures(), every=1e9, note=lambda line: None)
+    kept = ("average_incremental_accuracy", "last_accuracy", "forgetting", "curve", "accuracy_matrix", "settings")
+    return {key: results[key] for key in kept} | {"seconds": results["timing"]["seconds"]}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", type=int, default=2)
+    arguments = parser.parse_args()
+    with ProcessPoolExecutor(arguments.jobs) as pool:
+        runs = dict(zip(KINDS, pool.map(one, KINDS), strict=True))
+    for kind, results in runs.items():
+        print(
+            f"{kind:34s} {results['average_incremental_accuracy']:6.2f} {results['last_accuracy']:6.2f}   "
+            f"{' '.join(f'{value:.0f}' for value in results['curve'])}   {results['seconds']:.0f} s"
+        )
+    common.write("rpsnet_small", {"measured": common.measured(np, torch), "runs": runs})
+
+
+if __name__ == "__main__":
+    main()
