@@ -96,6 +96,12 @@ def test_pictures_are_predicted_from_the_command_line(digits_run, tmp_path, caps
     assert "go with a table" in capsys.readouterr().err
 
 
+def test_help_names_the_recipes_of_the_method(capsys):
+    with pytest.raises(SystemExit):
+        main(["incremental", "--method", "rpsnet", "--help"])
+    assert "named hyper-parameters of the method: paper, short, strong" in " ".join(capsys.readouterr().out.split())
+
+
 @pytest.mark.parametrize("method", ["icarl", "bic", "rpsnet"])
 def test_the_exported_model_looks_at_the_same_views(tmp_path, method):
     flags = ["--method", method, *QUICK, "--flip-test", "yes", "--shift-test", "1", "--out", str(tmp_path)]

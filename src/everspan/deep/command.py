@@ -16,7 +16,7 @@ from typing import Any
 
 from ..scenarios import ClassScenario
 from .engine import Place
-from .methods import Method
+from .methods import Method, load_method
 from .runs import read_settings, run
 from .settings import RunSettings, parse_setting, resolve, settings_help
 
@@ -55,6 +55,8 @@ def parser(prog: str, known: Mapping[str, str]) -> argparse.ArgumentParser:
         group = made.add_argument_group(title, about)
         for name, text, options in settings_help(kind):
             value = getattr(values, name)
+            if name == "recipe":
+                text += f": {', '.join(load_method(run.method).recipes)}"
             shown = ",".join(map(str, value)) if isinstance(value, tuple) else value
             group.add_argument(
                 f"--{name.replace('_', '-')}",
