@@ -246,9 +246,9 @@ def test_names_that_clash(tmp_path):
 
 def test_a_report_of_a_file_that_changes_meanwhile(tmp_path, monkeypatch):
     learned(tmp_path, shops(6))
-    from everspan.estimators import _base
+    from everspan.estimators import _filed
 
-    monkeypatch.setattr(_base, "EAGER", 2)
+    monkeypatch.setattr(_filed, "EAGER", 2)
     from everspan.one_file import _reporting
 
     inner, calls = _reporting.open_model, []
@@ -256,9 +256,9 @@ def test_a_report_of_a_file_that_changes_meanwhile(tmp_path, monkeypatch):
     def opened(path):
         model = inner(path)
         if not calls:  # between opening and reading
-            monkeypatch.setattr(_base, "EAGER", 10**6)
+            monkeypatch.setattr(_filed, "EAGER", 10**6)
             learned(tmp_path, shops(8, 5, seed=3))
-            monkeypatch.setattr(_base, "EAGER", 2)
+            monkeypatch.setattr(_filed, "EAGER", 2)
         calls.append(path)
         return model
 

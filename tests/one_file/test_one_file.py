@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from everspan import LifelongClassifier, LifelongRegressor
-from everspan.estimators import _base
+from everspan.estimators import _filed
 from everspan.one_file import (
     digests,
     export,
@@ -151,7 +151,7 @@ def test_predictions_are_the_models(tmp_path, target, lazy, monkeypatch):
     table.to_csv(tmp_path / "a.csv", index=False)
     learn(tmp_path / "a.everspan", tmp_path / "a.csv")
     if lazy:
-        monkeypatch.setattr(_base, "EAGER", 3)
+        monkeypatch.setattr(_filed, "EAGER", 3)
     asked = shops(2, 20, seed=8, target=target).drop(columns=target).assign(order=range(40))
     asked.loc[3, "shop"], asked.loc[4, "shop"] = "unknown", None
     asked.to_parquet(tmp_path / "asked.parquet", index=False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import numbers
 import operator
-import os
 import time
 import warnings
 from abc import ABC, abstractmethod
@@ -13,12 +12,10 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -29,14 +26,10 @@ from ..lifelong import Outcome, Rules, learn, refine
 from ..names import as_name
 from ..representation import LinearRepresentation, Representation, SubspaceRefiner
 from ..spread import Spread
-from ..store import StoreError, read, write
 from ..tasks import Array, History, Labels, Rows, TaskEvent
-from ._on_disk import OnDisk
+from ._checked import checked_choice, checked_count, checked_positive
+from ._filed import Filed
 from ._predictors import NO_SUMMARY, Kept, Predictors
-from ._restoring import parameters_of, restore
-from ._saving import contents_of
-
-EAGER = 2000  # tasks up to which a file is read at once
 
 
 class RepresentationWarning(UserWarning):
@@ -47,7 +40,7 @@ class DriftWarning(UserWarning):
     """A task's new rows are not what its old rows were."""
 
 
-class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
+class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Filed, ABC):  # type: ignore[misc]
     """The stream of tasks behind scikit-learn's face; see `LifelongClassifier` for the parameters."""
 
     _losses: ClassVar[tuple[str, ...]]
@@ -367,81 +360,6 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def _forgotten(self, position: int) -> None:
         """Whatever else a kind of estimator must bring up to date."""
 
-    # On disk ---------------------------------------------------------------------------------------------------------
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all that was learned into one file, in the place of any that is there.
-
-        The file is an SQLite database without pickle (docs/format.md); NAME.everspan is the custom. It is whole at
-        every moment: if writing fails, what was there stays. Certificates of past refinements are not kept.
-
-        Parameters
-        ----------
-        path : path
-            Any existing file there must be one of everspan's.
-        """
-        check_is_fitted(self, "history_")
-        write(path, contents_of(self))
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """The estimator that was saved: it predicts and learns on as the one that was, to the bit.
-
-        A file from a stranger cannot run code. It is checked before use, and `everspan.store.StoreError` says what is
-        wrong with it. Of a file with many thousands of tasks only what they share is read at once, and tasks when they
-        are asked for; if the file has changed by then, that is said.
-        """
-        contents = read(path, EAGER)
-        try:
-            kind, parameters = parameters_of(contents)
-            if kind != cls.__name__:
-                raise StoreError(f"holds a {kind:.60}: load it with that")
-            model = cls()
-            unknown = set(parameters) ^ set(model.get_params(deep=False))
-            if unknown:
-                raise StoreError(f"has parameters that this everspan has not, or lacks some: {sorted(unknown)!r:.80}")
-            model.set_params(**parameters)
-            model._rules()
-            restore(model, contents)
-        except (StoreError, ValueError, TypeError) as error:
-            raise StoreError(f"{path}: {error}") from error
-        if "history_" not in model.__dict__:
-            model._on_disk = OnDisk(Path(path).resolve(), model._change, contents.about["tasks"])
-        return model
-
-    def __getattr__(self, name: str) -> Any:
-        """What is still on disk is read when it is asked for."""
-        if name in ("history_", "predictors_", "_places", "_label_set_of", "_seen") and "_on_disk" in self.__dict__:
-            self._load_tasks()
-            if name in self.__dict__:
-                return self.__dict__[name]
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    def __getstate__(self) -> Any:
-        self._load_tasks()
-        return super().__getstate__()
-
-    def _load_tasks(self) -> None:
-        """Read all tasks that are still on disk."""
-        on_disk = self.__dict__.pop("_on_disk", None)
-        if on_disk is None:
-            return
-        try:
-            on_disk.load_all(self)
-        except BaseException:
-            self._on_disk = on_disk
-            raise
-
-    def _reader(self, task: Hashable, tasks: Any = None) -> Self:
-        """A model that knows the tasks asked for, and predicts as this one does."""
-        if "_on_disk" not in self.__dict__:
-            return self
-        found: Self | None = self._on_disk.reader(self, task, tasks)
-        if found is None:
-            self._load_tasks()
-            return self
-        return found
-
     # Reading ---------------------------------------------------------------------------------------------------------
 
     @property
@@ -477,38 +395,3 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 def _parameters(kind: Any) -> list[str]:
     names: list[str] = kind._get_param_names()
     return names
-
-
-def distinct_mean(X: Array, weight: Array | None = None) -> Array | None:
-    """The mean of centred rows, or None where it is zero as far as one can tell."""
-    if weight is None:
-        n, sums, squares = float(len(X)), np.ones(len(X)).dot(X), X.ravel().dot(X.ravel())
-    else:
-        n, sums, squares = float(np.add.reduce(weight)), weight.dot(X), weight.dot(np.einsum("ij,ij->i", X, X))
-    means, distinct = distinct_means(sums[None], np.array([squares]), n)
-    return means[0] if distinct[0] else None
-
-
-def distinct_means(sums: Array, squares: Array, n: float) -> tuple[Array, NDArray[np.bool_]]:
-    """The means of centred rows of tasks of one size, from sums and sums of squares, and which are not zero."""
-    means = sums / n
-    lengths = np.matmul(means[:, None, :], means[:, :, None])[:, 0, 0]
-    variances = squares / n - lengths
-    # Of rows around zero n |mean|^2 / variance is about one, up to sqrt(2 / d); with the origin's noise about two.
-    return means, lengths * n > 2.0 * variances * (1.0 + 5.0 * math.sqrt(2.0 / sums.shape[1]))
-
-
-def checked_positive(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0.0 < float(value) < math.inf:
-        raise ValueError(f"{name} must be a positive number, but it is {value!r}")
-
-
-def checked_count(name: str, value: Any, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}, but it is {value!r}")
-    return int(value)
-
-
-def checked_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    if not isinstance(value, str) or value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, but it is {value!r}")

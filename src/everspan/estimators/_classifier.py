@@ -13,39 +13,28 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from ..checks import AreaAbove, LogLoss, Loss, ZeroOne, plausible_share, without_lone_rows
-from ..learners import PROBABILISTIC, Fit, Fits, balanced, cache_parts, class_balance, is_probabilistic
+from ..learners import Fit, Fits, balanced, cache_parts, class_balance
 from ..lifelong import Outcome, Rules
 from ..prior import summaries_of_signs
 from ..spread import HalfspaceSpread, Spread
 from ..tasks import Array, LabelSource, Rows, Table, TaskEvent
-from ._base import distinct_mean
-from ._classes import assembled, encoded, labels_by, places_of, probabilities_by, same_classes, union_of
+from ._class_predictions import ClassPredictions
+from ._classes import encoded, places_of, same_classes, union_of
 from ._drift import drift_of_loss, drift_of_share
 from ._labels import HalfspaceLabels
+from ._means import distinct_mean
 from ._tables import (
     checked_classes,
-    checked_weight,
     kind_of,
-    left_over,
-    rows_of_tasks,
     weighed_by_class,
     without_weightless,
 )
-from ._together import Foreseen, StreamTogether
+from ._together import Foreseen
 
 
-def _has_probabilities(estimator: LifelongClassifier) -> bool:
-    if estimator._log_odds():
-        return True
-    raise AttributeError(f"predict_proba has no meaning with learner={estimator.learner!r}")
-
-
-class LifelongClassifier(ClassifierMixin, StreamTogether):  # type: ignore[misc]
+class LifelongClassifier(ClassPredictions):
     """Classification tasks that arrive one after another and share a small linear representation.
 
     Every new task is first tried on the features at hand. If that is good enough they are reused; otherwise one new
@@ -204,10 +193,6 @@ class LifelongClassifier(ClassifierMixin, StreamTogether):  # type: ignore[misc]
 
     def _trivial(self) -> float:
         return float(self.epsilon) if self.loss == "error" else 0.0
-
-    def _log_odds(self) -> bool:
-        learner = self.learner
-        return learner in PROBABILISTIC if isinstance(learner, str) else is_probabilistic(learner)
 
     def _constant_score(self, rows: Rows) -> float:
         return math.copysign(math.log(rows.count() + 1.0), rows.y[0])  # the rule of succession
@@ -404,91 +389,6 @@ class LifelongClassifier(ClassifierMixin, StreamTogether):  # type: ignore[misc]
     ) -> TaskEvent:
         self._label_set_of.append(self._code_of(classes))
         return self._record(task, outcomes, error, started, mean=mean)
-
-    # Predicting ------------------------------------------------------------------------------------------------------
-
-    def _scores(self, X: Array, task: Hashable, rules: Rules) -> tuple[Array, Any]:
-        """Scores (n, predictors) of lifted rows, and the task's classes."""
-        if self._unknown(task):
-            if len(self._label_sets) != 1 or len(self._label_sets[0]) != 2:
-                raise ValueError("an average task needs tasks with the same two classes")
-            reads = [self._average_direction(rules)]
-            classes = self._label_sets[0]
-        else:
-            position = self._position(task)
-            reads = [self._direction(index, rules) for index in self.predictors_.of_task(position)]
-            classes = self._label_sets[self._label_set_of[position]]
-        known = self.representation_
-        return np.column_stack([known.scores(X, direction) + intercept for direction, intercept in reads]), classes
-
-    def _by_task(self, X: Any, task: Hashable, tasks: Any) -> list[tuple[Any, Array, Any]]:
-        """Row positions, scores and classes of every task asked for."""
-        reader = self._reader(task, tasks)
-        if reader is not self:
-            return reader._by_task(X, task, tasks)
-        check_is_fitted(self, "history_")
-        rows, rules = self._prepare(X), self._rules()
-        if tasks is None:
-            return [(slice(None), *self._scores(self._lifted(rows), task, rules))]
-        if task is not None:
-            raise ValueError("give either task, for all rows, or tasks, one a row")
-        names, places, known, plain, scores = self._at_once(rows, tasks)
-        sets = np.array(self._label_set_of)[known[places[plain]]] if len(plain) else np.zeros(0, dtype=np.intp)
-        parts = [(plain[sets == code], scores[sets == code, None], self._label_sets[code]) for code in np.unique(sets)]
-        rest = left_over(names, places, plain)
-        return [*parts, *((chosen, *self._scores(self._lifted(rows[chosen]), name, rules)) for name, chosen in rest)]
-
-    def predict(self, X: Any, *, task: Hashable = None, tasks: Any = None) -> Any:
-        """Labels of rows of one ``task``, or of a task a row (``tasks``)."""
-        parts = [(rows, labels_by(scores, classes)) for rows, scores, classes in self._by_task(X, task, tasks)]
-        return assembled(parts)
-
-    def decision_function(self, X: Any, *, task: Hashable = None, tasks: Any = None) -> Any:
-        """Scores: positive for the second class of two; a column a class of more."""
-        parts = self._by_task(X, task, tasks)
-        if len({scores.shape[1] for _, scores, _ in parts}) > 1:
-            raise ValueError("these tasks have different numbers of classes: ask for one task at a time")
-        scores = assembled([(rows, scores) for rows, scores, _ in parts])
-        return scores[:, 0] if scores.shape[1] == 1 else scores
-
-    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any, *, task: Hashable = None, tasks: Any = None) -> Any:
-        """Probabilities of the task's classes, a column each in sorted order.
-
-        Where several tasks are asked for they must have the same classes.
-        """
-        parts = self._by_task(X, task, tasks)
-        if any(not same_classes(classes, parts[0][2]) for _, _, classes in parts):
-            raise ValueError("these tasks have different classes: ask for one task at a time")
-        return assembled([(rows, probabilities_by(scores, classes)) for rows, scores, classes in parts])
-
-    def classes_of(self, task: Hashable = None) -> list[Any]:
-        """The classes of a task, in sorted order."""
-        reader = self._reader(task)
-        labels: list[Any] = reader._label_sets[reader._label_set_of[reader._position(task)]].tolist()
-        return labels
-
-    def predict_with_probability(self, X: Any, *, task: Hashable = None, tasks: Any = None) -> tuple[Any, Array]:
-        """Labels of rows, and how probable each is; tasks may have different classes.
-
-        Where a learner's scores are not log-odds, the probabilities are nan.
-        """
-        parts = self._by_task(X, task, tasks)
-        labels = assembled([(rows, labels_by(scores, classes)) for rows, scores, classes in parts])
-        if not self._log_odds():
-            return labels, np.full(len(labels), np.nan)
-        best = [(rows, probabilities_by(scores, classes).max(axis=1)) for rows, scores, classes in parts]
-        return labels, assembled(best)
-
-    def score(self, X: Any, y: Any, *, task: Hashable = None, tasks: Any = None, sample_weight: Any = None) -> float:
-        """Accuracy over all rows."""
-        correct = self.predict(X, task=task, tasks=tasks) == column_or_1d(y)
-        return float(np.average(correct, weights=checked_weight(sample_weight, len(correct))))
-
-    def score_tasks(self, X: Any, y: Any, tasks: Any) -> dict[Hashable, float]:
-        """Accuracy of every task in a table."""
-        correct = self.predict(X, tasks=tasks) == column_or_1d(y)
-        return {name: float(correct[rows].mean()) for name, rows in rows_of_tasks(tasks, len(correct)).items()}
 
 
 def _balanced_weight(side: Array, weight: Array | None) -> Array | None:

@@ -18,7 +18,8 @@ from ..representation import LinearRepresentation
 from ..spread import HalfspaceSpread, Spread
 from ..tasks import Array, Rows, Table, TaskEvent
 from ..threads import one_thread
-from ._base import LifelongEstimator, checked_count
+from ._base import LifelongEstimator
+from ._checked import checked_count
 from ._memory import RowMemory
 from ._predictors import Predictors
 from ._tables import checked_classes, checked_weight, kind_of, without_weightless

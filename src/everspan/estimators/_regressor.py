@@ -20,9 +20,9 @@ from ..lifelong import Rules
 from ..prior import Summary, summaries_of_numbers, with_constant
 from ..spread import RegressionSpread, Spread
 from ..tasks import Array, LabelSource, Rows, Table, TaskEvent
-from ._base import distinct_mean
 from ._drift import RISK
 from ._labels import RegressionLabels
+from ._means import distinct_mean
 from ._tables import checked_weight, left_over, rows_of_tasks, without_weightless
 from ._together import Foreseen, StreamTogether
 

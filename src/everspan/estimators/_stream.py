@@ -20,7 +20,8 @@ from ..prior import MOST_COLUMNS, Prior, Shrunk, Summary, doubted, foresees, is_
 from ..representation import LinearRepresentation, Representation
 from ..tasks import Array, LabelSource, Rows, TaskEvent
 from ..threads import one_thread
-from ._base import LifelongEstimator, checked_choice
+from ._base import LifelongEstimator
+from ._checked import checked_choice
 from ._labels import Demand
 from ._predictors import UPDATED, Kept
 from ._tables import checked_weight, distinct_tasks, is_missing, rows_of_tasks

@@ -19,7 +19,7 @@ from ..prior import next_mark
 from ..representation import LinearRepresentation
 from ..tasks import Array, Rows, TaskEvent
 from ..threads import one_thread
-from ._base import distinct_means
+from ._means import distinct_means
 from ._stream import EARLY
 from ._tables import is_missing
 from ._updates import UpdatedStream
