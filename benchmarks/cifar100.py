@@ -35,7 +35,8 @@ PYCIL = (2300, 2900)  # images/s of PyCIL's DER with ResNet-18 on the same card,
 
 def settings_of(name):
     """What a name stands for."""
-    method, recipe, order, *changes = name.split("-")
+    head, *changes = re.split(r"-(?=\w+=)", name)  # an exponent has a hyphen, too
+    method, recipe, order = head.split("-")
     given = {"method": method, "data": "cifar100", "recipe": recipe, "class_order": int(order)}
     return given, dict(change.split("=", 1) for change in changes)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 import torch
@@ -12,7 +14,7 @@ from torch.nn import functional
 
 from everspan.deep import resolve
 from everspan.deep.memory import ExemplarMemory
-from everspan.deep.methods import rpsnet
+from everspan.deep.methods import MethodSettings, rpsnet
 from everspan.deep.methods._base import distance
 from everspan.deep.runs import learn_task
 from everspan.scenarios import ClassScenario, ImageSet
@@ -430,6 +432,17 @@ def test_the_profile_of_gradient_descent_is_not_that_of_adam():
 def test_bad_values_are_refused(method, given, message):
     with pytest.raises(ValueError, match=message):
         resolve({"method": method, **given})
+
+
+@pytest.mark.parametrize("method", ["icarl", "bic", "wa", "replay"])
+def test_strong_is_the_training_of_best_with_the_usual_weight_decay(method):
+    _, own = resolve({"method": method, "data": "cifar100", "recipe": "strong"})
+    _, best = resolve({"method": "hlll", "data": "cifar100", "recipe": "best"})
+    different = {
+        field.name for field in fields(MethodSettings) if getattr(own, field.name) != getattr(best, field.name)
+    }
+    assert different == {"weight_decay"}
+    assert own.weight_decay == 5e-4
 
 
 def test_epochs_given_are_those_of_all_tasks():

@@ -102,6 +102,14 @@ def test_a_method_has_a_color_and_its_recipes_lines(tmp_path):
     assert found["hlll", "paper"][1] == found["wa", "paper"][1]
 
 
+def test_a_recipe_that_is_there_twice_keeps_the_color_of_its_method(tmp_path):
+    kinds = [("hlll", 5), ("wa", 5), ("wa", 9)]
+    runs = [write_run(tmp_path / f"{m}{n}", GOOD, method=m, epochs=n) for m, n in kinds]
+    hlll, first, second = compare.draw(compare.read_runs(runs)).axes[0].get_lines()
+    assert hlll.get_color() != first.get_color() == second.get_color()
+    assert first.get_linestyle() != second.get_linestyle()
+
+
 def test_methods_that_are_there_once_have_lines_of_their_own(tmp_path):
     runs = [write_run(tmp_path / name, GOOD, method=name) for name in ("hlll", "wa", "bic", "joint")]
     lines = compare.draw(compare.read_runs(runs)).axes[0].get_lines()

@@ -137,15 +137,17 @@ def values_of(runs: list[dict[str, Any]]) -> dict[str, tuple[float, float]]:
 
 
 def _styles(groups: dict[str, list[dict[str, Any]]]) -> list[tuple[str, str]]:
-    """Color and line of every label: a color a method and a line a recipe, where that tells apart all there are.
+    """Color and line of every label: a color a method, and a line a recipe or, where one is there twice, a run of it.
 
-    Where it does not, or every method is there once, both change from label to label.
+    Where that does not tell apart all there are, or every method is there once, both change from label to label.
     """
     colors, settings = list(COLORS.values()), [runs[0]["settings"] for runs in groups.values()]
     methods, recipes = (list(dict.fromkeys(s[name] for s in settings)) for name in ("method", "recipe"))
     places = [(methods.index(s["method"]), recipes.index(s["recipe"])) for s in settings]
-    alike = len(methods) == len(places) or len(set(places)) < len(places)
-    if alike or len(methods) > len(colors) or len(recipes) > len(_LINES):
+    if len(set(places)) < len(places):
+        own = [method for method, _ in places]
+        places = [(method, own[:i].count(method)) for i, method in enumerate(own)]
+    if len(methods) in (1, len(places)) or len(methods) > len(colors) or max(line for _, line in places) >= len(_LINES):
         # Seven colors and four lines have no common divisor: 28 labels look different.
         places = [(i % len(colors), i % len(_LINES)) for i in range(len(places))]
     return [(colors[color], _LINES[line]) for color, line in places]

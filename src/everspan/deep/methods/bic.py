@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ...scenarios import ClassTask
-from ._base import STRONG, check_amounts, check_counts, setting
+from ._base import GOES_ON, STRONG, check_amounts, check_counts, setting
 from ._distilled import Distilled, DistilledSettings
 
 
@@ -56,7 +56,7 @@ class BiC(Distilled):
     settings: BiCSettings
     recipes = {  # noqa: RUF012
         "paper": {"epochs": 170, "milestones": (60 / 170, 100 / 170, 140 / 170), "weight_decay": 2e-4, "warmup": 0},
-        "strong": STRONG,
+        "strong": STRONG | GOES_ON,
     }
 
     def begin(self, task: ClassTask) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 
 from ...scenarios import ClassTask
-from ._base import STRONG
+from ._base import GOES_ON, STRONG
 from ._distilled import Distilled
 
 
@@ -20,7 +20,7 @@ class WA(Distilled):
     name = "wa"
     recipes = {  # noqa: RUF012
         "paper": {"milestones": (100 / 170, 120 / 170)},
-        "strong": STRONG,
+        "strong": STRONG | GOES_ON,
     }
 
     def learn(self, task: ClassTask) -> None:
