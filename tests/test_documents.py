@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 import sys
@@ -55,6 +56,29 @@ def test_the_reference_is_that_of_the_docstrings():
     """Else run `python docs/reference.py`."""
     made = runpy.run_path(str(ROOT / "docs" / "reference.py"))["page"]()
     assert made == (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+
+
+def rivals_in_the_docs():
+    """Rows of docs/cifar100.md's table of rivals: the files they stand on, and their figures."""
+    section = (ROOT / "docs" / "cifar100.md").read_text(encoding="utf-8").split("## The rivals", 1)[1]
+    rows = [line.strip("| ").split("|") for line in section.split("## ", 1)[0].splitlines() if line.startswith("|")]
+    for method, recipe, orders, average, last, *_ in rows[2:]:
+        name, *decay = re.findall(r"`([^`]+)`", recipe)
+        change = "".join(f"-weight_decay_{float(text.split()[1])}" for text in decay)
+        files = [
+            f"{method.strip().lower()}-{name}-{order}{change}.json" for order in orders.replace(" ", "").split(",")
+        ]
+        yield files, *([float(number) for number in re.findall(r"[\d.]+", cell)] for cell in (average, last))
+
+
+@pytest.mark.parametrize(("files", "average", "last"), [*rivals_in_the_docs()], ids=lambda given: str(given[0]))
+def test_figures_of_rivals_are_those_that_were_measured(files, average, last):
+    """The mean and, where there are several class orders, the figure of each."""
+    measured = [json.loads((ROOT / "benchmarks" / "results" / "cifar100" / file).read_text()) for file in files]
+    for name, said in (("average_incremental_accuracy", average), ("last_accuracy", last)):
+        values = [results[name] for results in measured]
+        mean = sum(values) / len(values)
+        assert said == pytest.approx([mean, *values] if len(values) > 1 else [mean], abs=0.0051)
 
 
 def test_tests_named_in_the_notes_exist():
