@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/refinement.md and docs/first-task-stream.md: ``python docs/draw.py``."""
+"""Draws the pictures of docs/refinement.md, first-task-stream.md and cifar100.md: ``python docs/draw.py``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from everspan.experiments import compare
 from everspan.refinement import refine
 from everspan.reports import COLORS, house_style, new_figure, save_figure
 
@@ -67,13 +68,32 @@ def first_task_stream(images):
     print("wrote first-task-stream.png")
 
 
+def cifar100(images):
+    """From what benchmarks/cifar100.py measured: H-LLL by recipe, and its rivals; the first run has the right panel."""
+    results = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "cifar100"
+    pictures = {
+        "cifar100": """hlll-best-???? joint-best-1993 hlll-fast-???? hlll-paper-???? hlll-paper-1993-start_previous
+            hlll-paper-1993-auxiliary_1 hlll-paper-1993-start_previous-auxiliary_1""",
+        "cifar100-rivals": """hlll-best-???? joint-best-1993 rpsnet-strong-1993 rpsnet-short-1993 wa-strong-1993
+            wa-paper-???? wa-strong-1993-weight_decay_0.0015 bic-strong-1993-weight_decay_0.0015 bic-paper-1993
+            icarl-strong-1993-weight_decay_0.0015 icarl-paper-????""",
+    }
+    for name, runs in pictures.items():
+        files = [file for run in runs.split() for file in sorted(results.glob(f"{run}.json"))]
+        figure = compare.draw(compare.read_runs(files))
+        for path in save_figure(figure, images, name, ("png",)):
+            print(f"wrote {path.name}")
+
+
 def main():
-    first_task_stream(Path(__file__).resolve().parent / "images")
+    images = Path(__file__).resolve().parent / "images"
+    first_task_stream(images)
+    cifar100(images)
     with house_style():
         figure, (left, right) = new_figure(2, height=4.2)
         problem(left)
         roundings(right)
-    for path in save_figure(figure, Path(__file__).parent / "images", "refinement", ("png",)):
+    for path in save_figure(figure, images, "refinement", ("png",)):
         print(f"wrote {path.name}")
 
 
