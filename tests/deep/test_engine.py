@@ -8,6 +8,8 @@ import time
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional
 
@@ -63,12 +65,25 @@ def test_the_schedule_of_steps():
     torch.testing.assert_close(rates[32:], torch.full((8,), 0.01))
 
 
-def test_the_cosine_schedule_ends_at_zero():
+def test_the_cosine_schedule_falls_towards_zero():
     rates = Plan(epochs=10, learning_rate=2.0, warmup=2, schedule="cosine").rates(steps=5)
-    assert rates.max() == pytest.approx(2.0, rel=1e-6)
-    assert float(rates[-1]) == pytest.approx(0.0, abs=1e-6)
-    assert rates[10 + 20 - 1] == pytest.approx(2.0 * 0.5 * (1 + math.cos(math.pi / 2)), rel=1e-5)  # half-way
+    assert rates[9:11].tolist() == [2.0, 2.0]  # the end of warming up, and where falling begins
+    assert rates[10 + 20] == pytest.approx(2.0 * 0.5 * (1 + math.cos(math.pi / 2)), rel=1e-5)  # half-way
     assert (rates[10:].diff() < 0).all()
+    assert 0.0 < float(rates[-1]) < 0.01
+
+
+@given(
+    epochs=st.integers(1, 30),
+    steps=st.integers(1, 9),
+    warmup=st.integers(0, 40),
+    schedule=st.sampled_from(["steps", "cosine"]),
+)
+def test_no_step_is_without_a_rate(epochs, steps, warmup, schedule):
+    """One epoch of one step, such as a few held-out images are, learned nothing once."""
+    rates = Plan(epochs=epochs, learning_rate=2.0, warmup=warmup, schedule=schedule).rates(steps)
+    assert len(rates) == epochs * steps
+    assert ((rates > 0.0) & (rates <= 2.0)).all()
 
 
 def trained(seed=0, epochs=3, engine=None, start=0):

@@ -30,9 +30,10 @@ class Plan:
 
     def rates(self, steps: int) -> Tensor:
         """The learning rate of every step: ``steps`` an epoch, for all epochs."""
-        epoch = (torch.arange(self.epochs * steps, dtype=torch.float64) + 1.0) / steps
-        after = (epoch - self.warmup).clamp(min=0.0) / max(self.epochs - self.warmup, 1)
-        if self.schedule == "cosine":
+        begun = torch.arange(self.epochs * steps, dtype=torch.float64) / steps
+        epoch = begun + 1.0 / steps
+        if self.schedule == "cosine":  # by where a step begins: the last one, too, has a rate above zero
+            after = (begun - self.warmup).clamp(min=0.0) / max(self.epochs - self.warmup, 1)
             rates = 0.5 * (1.0 + torch.cos(torch.pi * after))
         else:
             passed = torch.stack([epoch > share * self.epochs for share in self.milestones] or [epoch < 0.0])
