@@ -1,26 +1,26 @@
 """Class-incremental learning of scikit-learn's digits: H-LLL and its references on two cores.
 
-Measured on 2 cores (Intel Xeon, 2.80 GHz), 2026-11-15, means over 3 seeds; raw numbers in results/digits.json:
+Measured on 2 cores (AMD EPYC), 2026-11-19, means over 3 seeds; raw numbers in results/digits.json:
 
 | method | average incremental accuracy | last | forgetting |
 |---|---|---|---|
-| H-LLL, recipe paper | 98.82 (98.29 to 99.13) | 97.59 | 1.17 |
-| H-LLL, recipe best | 98.94 (98.39 to 99.31) | 98.05 | 0.94 |
-| WA | 98.35 (97.77 to 99.03) | 95.64 | 5.11 |
-| BiC | 98.33 (97.46 to 99.32) | 96.19 | 4.30 |
-| iCaRL | 98.17 (97.42 to 98.56) | 95.82 | 3.27 |
-| RPSNet, a small grid (2026-11-18) | 98.16 (97.74 to 98.82) | 95.17 | 2.77 |
-| Replay | 97.36 (96.82 to 98.18) | 94.34 | 6.74 |
-| Finetune | 45.76 (45.52 to 45.97) | 19.68 | 100.00 |
-| Joint | 99.58 (99.43 to 99.73) | 99.35 | 0.58 |
+| H-LLL, recipe paper | 98.88 (98.57 to 99.07) | 97.49 | 1.52 |
+| H-LLL, recipe best | 99.41 (99.26 to 99.51) | 98.51 | 0.81 |
+| WA | 98.63 (97.87 to 99.11) | 96.84 | 3.48 |
+| BiC | 98.42 (97.90 to 98.72) | 96.38 | 3.83 |
+| iCaRL | 98.26 (98.02 to 98.40) | 96.01 | 3.24 |
+| RPSNet, a small grid | 98.18 (97.74 to 98.82) | 95.26 | 2.77 |
+| Replay | 97.67 (97.03 to 98.25) | 94.89 | 5.92 |
+| Finetune | 45.78 (45.57 to 45.97) | 19.78 | 100.00 |
+| Joint | 99.54 (99.16 to 99.78) | 99.07 | 0.70 |
 
 A test image is 0.3 points of the last accuracy, and rounding alone moves a run's average by half a point or more: the
 rows from WA to RPSNet are level.
 
 Protocol: 5 tasks of 2 classes, a fifth of every class held out as the test, 100 exemplars in total; everything else as
 ``everspan incremental --data digits --method METHOD`` has it. Settings were chosen on held-out training images
-(``--held-out 0.2``). Every seed has its own weights and its own order of classes. Run it (about 20 minutes on 2 cores,
-two runs at a time with one thread each) with ``python benchmarks/digits.py``.
+(``--held-out 0.2``). Every seed has its own weights and its own order of classes. Run it (five to twenty
+minutes on 2 cores, two runs at a time with one thread each) with ``python benchmarks/digits.py``.
 """
 
 # isort: off

@@ -81,6 +81,19 @@ def test_figures_of_rivals_are_those_that_were_measured(files, average, last):
         assert said == pytest.approx([mean, *values] if len(values) > 1 else [mean], abs=0.0051)
 
 
+@pytest.mark.parametrize("method", ["icarl", "bic", "wa", "rpsnet"])
+def test_figures_of_rivals_on_digits_are_those_that_were_measured(method):
+    runs = json.loads((ROOT / "benchmarks" / "results" / "digits.json").read_text())["runs"]
+    averages = {name: [run["average_incremental_accuracy"] for run in found] for name, found in runs.items()}
+    said = (ROOT / "docs" / "methods" / f"{method}.md").read_text(encoding="utf-8").split("On scikit-learn's digits")[1]
+    spread = re.search(r"([\d.]+) \(([\d.]+) to ([\d.]+)\)", said)
+    others = re.search(r"replay has ([\d.]+)(?: and|,) H-LLL ([\d.]+)", said)
+    own = averages[method]
+    measured = [sum(own) / len(own), min(own), max(own)]
+    measured += [sum(averages[name]) / len(averages[name]) for name in ("replay", "hlll")]
+    assert [float(text) for text in spread.groups() + others.groups()] == pytest.approx(measured, abs=0.0051)
+
+
 def test_tests_named_in_the_notes_exist():
     notes = (ROOT / "docs" / "notes-on-the-paper.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`(test_\w+)`", notes))
