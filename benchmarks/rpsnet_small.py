@@ -10,9 +10,9 @@ Measured on 2 cores (AMD EPYC), 2026-11-18, one run each, raw numbers in results
 | the positive terms of that | 30.72 | 19.58 |
 | recipe strong, with zeros | 39.90 | 30.12 |
 
-Pictures of CIFAR-100 made 16 x 16, 200 training images a class and 50 others of the training set to judge on (no test
-image is looked at), ten tasks of ten classes of order 1993, 800 exemplars; a grid of six layers of 12 to 48 channels,
-20 epochs in batches of 64, one candidate at a switch. Run it (about half an hour on 2 cores) with
+On small_pictures.py's images of CIFAR-100, ten tasks of ten classes, judged on training images left out; a grid of six
+layers of 12 to 48 channels, 20 epochs in batches of 64, one candidate at a switch. Run it (about half an hour on 2
+cores) with
 
     EVERSPAN_DATA=PARENT_OF_CIFAR python benchmarks/rpsnet_small.py
 """
@@ -22,30 +22,14 @@ import common  # first: it sets one thread before numpy is loaded
 # isort: on
 
 import argparse
-import tempfile
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import torch
+from small_pictures import GRID, LIGHT, learn
 from torch.nn import functional
 
-from everspan.deep import resolve, run
 from everspan.deep.methods.rpsnet import RPSNet
-from everspan.scenarios import ImageSet, load_images
-
-GIVEN = {
-    "increment": 10,
-    "memory_total": 800,
-    "widths": (12, 12, 24, 24, 48, 48),
-    "candidates": 1,
-    "epochs": 20,
-    "batch_size": 64,
-    "augment": "crop:2,flip,turn",
-    "device": "cpu",
-    "threads": 1,
-}
-LIGHT = {"augment": "crop:2,flip,brightness,cutmix:0.5", "learning_rate": 0.1, "shift_test": 1}
 
 
 class OldAlone(RPSNet):
@@ -88,26 +72,8 @@ KINDS = {
 }
 
 
-def small_pictures():
-    images = load_images("cifar100")
-    pixels = images.train_images.reshape(-1, images.train_images.shape[1], 16, 2, 16, 2)
-    pixels = pixels.mean(axis=(3, 5)).round().astype(np.uint8)
-    rng, train, judged = np.random.default_rng(0), [], []
-    for label in range(images.classes):
-        own = rng.permutation(np.flatnonzero(images.train_labels == label))
-        train.extend(own[:200])
-        judged.extend(own[200:250])
-    pixels, labels = np.moveaxis(pixels, 1, -1), images.train_labels
-    return ImageSet(pixels[train], labels[train], pixels[judged], labels[judged])
-
-
 def one(kind):
-    torch.set_num_threads(1)
-    given = {"data": "cifar100 at 16 x 16", **GIVEN, **KINDS[kind]}
-    with tempfile.TemporaryDirectory() as folder:
-        results = run(*resolve(given), Path(folder), images=small_pictures(), every=1e9, note=lambda line: None)
-    kept = ("average_incremental_accuracy", "last_accuracy", "forgetting", "curve", "accuracy_matrix", "settings")
-    return {key: results[key] for key in kept} | {"seconds": results["timing"]["seconds"]}
+    return learn(GRID | {"augment": "crop:2,flip,turn"} | KINDS[kind])
 
 
 def main():

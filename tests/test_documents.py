@@ -61,7 +61,8 @@ def test_the_reference_is_that_of_the_docstrings():
 def rivals_in_the_docs():
     """Rows of docs/cifar100.md's table of rivals: the files they stand on, and their figures."""
     section = (ROOT / "docs" / "cifar100.md").read_text(encoding="utf-8").split("## The rivals", 1)[1]
-    rows = [line.strip("| ").split("|") for line in section.split("## ", 1)[0].splitlines() if line.startswith("|")]
+    table = next(part for part in section.split("\n\n") if part.startswith("| method"))
+    rows = [line.strip("| ").split("|") for line in table.splitlines()]
     for method, recipe, orders, average, last, *_ in rows[2:]:
         name, *decay = re.findall(r"`([^`]+)`", recipe)
         change = "".join(f"-weight_decay_{float(text.split()[1])}" for text in decay)
@@ -92,6 +93,20 @@ def test_figures_of_rivals_on_digits_are_those_that_were_measured(method):
     measured = [sum(own) / len(own), min(own), max(own)]
     measured += [sum(averages[name]) / len(averages[name]) for name in ("replay", "hlll")]
     assert [float(text) for text in spread.groups() + others.groups()] == pytest.approx(measured, abs=0.0051)
+
+
+def test_figures_of_weight_decay_on_small_pictures_are_those_that_were_measured():
+    runs = json.loads((ROOT / "benchmarks" / "results" / "strong_small.json").read_text())["runs"]
+    page = (ROOT / "docs" / "cifar100.md").read_text(encoding="utf-8")
+    table = next(part for part in page.split("\n\n") if part.startswith("| weight decay"))
+    (_, *decays), _, *rows = ([cell.strip() for cell in line.strip("| ").split("|")] for line in table.splitlines())
+    assert len(rows) * len(decays) == len(runs)
+    for name, *cells in rows:
+        method = name.split(",")[0].lower().replace("-", "")
+        for decay, cell in zip(decays, cells, strict=True):
+            found = runs[f"{method} {float(decay):g}"]
+            measured = [found["average_incremental_accuracy"], found["last_accuracy"]]
+            assert [float(text) for text in re.findall(r"[\d.]+", cell)] == pytest.approx(measured, abs=0.051)
 
 
 def test_tests_named_in_the_notes_exist():
