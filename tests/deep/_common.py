@@ -5,12 +5,16 @@ from __future__ import annotations
 import numpy as np
 import torch
 from torch import nn
+from torch.nn import functional
 
 from everspan.deep.augment import Augmentation
 from everspan.deep.engine import Engine
 from everspan.deep.memory import ExemplarMemory
 from everspan.deep.methods import load_method
+from everspan.deep.runs import learn_task
 from everspan.scenarios import ClassScenario, ImageSet
+
+GRID = {"widths": (4, 8, 8), "modules": 4, "candidates": 2, "tasks_per_path": 2, "optimiser": "adam"}  # of RPSNet
 
 
 class Tiny(nn.Module):
@@ -91,3 +95,19 @@ def make_method(name, scenario=None, memory=None, engine=None, **settings):
     own = kind.Settings(**({"epochs": 2, "batch_size": 8, "warmup": 0, "augment": "crop:1"} | settings))
     engine = engine or make_engine(scenario)
     return kind(own, engine, memory or ExemplarMemory(total=12), Tiny), scenario
+
+
+def learned(name, tasks=2, **settings):
+    method, scenario = make_method(name, **settings)
+    for task in scenario[:tasks]:
+        learn_task(method, task)
+    return method, scenario
+
+
+def begun(name, **settings):
+    """A method that has learned a task and begun the next, and images of old and new classes."""
+    method, scenario = learned(name, 1, **settings)
+    method.engine.begin(1, 4)
+    method.begin(scenario[1])
+    method.eval()
+    return method, torch.rand(6, 1, 8, 8), functional.one_hot(torch.arange(6) % 4, 4).float()
