@@ -19,7 +19,7 @@ rows from WA to RPSNet are level.
 
 Protocol: 5 tasks of 2 classes, a fifth of every class held out as the test, 100 exemplars in total; everything else as
 ``everspan incremental --data digits --method METHOD`` has it. Settings were chosen on held-out training images
-(``--held-out 0.2``). Every seed has its own weights and its own order of classes. Run it (five to twenty
+(``--held-out 0.2``). Every seed has its own weights and its own order of classes. Run it (four to twenty
 minutes on 2 cores, two runs at a time with one thread each) with ``python benchmarks/digits.py``.
 """
 
