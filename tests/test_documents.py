@@ -102,7 +102,7 @@ def test_figures_of_weight_decay_on_small_pictures_are_those_that_were_measured(
     (_, *decays), _, *rows = ([cell.strip() for cell in line.strip("| ").split("|")] for line in table.splitlines())
     assert len(rows) * len(decays) == len(runs)
     for name, *cells in rows:
-        method = name.split(",")[0].lower().replace("-", "")
+        method = name.split(",")[0].lower().replace("-", "") + " positive" * ("--positive-weights" in name)
         for decay, cell in zip(decays, cells, strict=True):
             found = runs[f"{method} {float(decay):g}"]
             measured = [found["average_incremental_accuracy"], found["last_accuracy"]]

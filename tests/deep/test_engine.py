@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import time
+from itertools import pairwise
 
 import pytest
 import torch
@@ -125,6 +126,26 @@ def test_only_the_parameters_given_are_trained():
     engine.train(module, module.loss, torch.arange(72), Plan(epochs=1), [module.layer.bias])
     assert torch.equal(module.layer.weight, before)
     assert not torch.equal(module.layer.bias, torch.zeros(6))
+
+
+def test_what_ends_a_step_is_done_after_every_one():
+    engine = make_engine(scenario())
+    engine.begin(0, 6)
+    module, before = Linear(), []
+
+    def loss(images, targets):
+        before.append(module.layer.weight.detach().clone())
+        return module.loss(images, targets)
+
+    def halve():
+        with torch.no_grad():
+            module.layer.weight.mul_(0.5)
+
+    still = Plan(epochs=2, batch_size=24, learning_rate=0.0)
+    engine.train(module, loss, torch.arange(72), still, after=halve)
+    assert len(before) == 6
+    for one, next_one in pairwise([*before, module.layer.weight.detach()]):
+        assert torch.equal(next_one, 0.5 * one)
 
 
 def test_every_epoch_sees_every_image_once():

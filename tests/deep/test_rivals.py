@@ -16,6 +16,7 @@ from everspan.deep import resolve
 from everspan.deep.memory import ExemplarMemory
 from everspan.deep.methods import MethodSettings
 from everspan.deep.methods._base import distance
+from everspan.deep.methods.wa import WA
 from everspan.deep.runs import learn_task
 from everspan.scenarios import ClassScenario, ImageSet
 
@@ -137,6 +138,24 @@ def test_wa_leaves_directions_as_they_are():
     after = method.network.classifier.weight.detach()
     assert torch.equal(before[:2], after[:2])
     torch.testing.assert_close(functional.normalize(before, dim=1), functional.normalize(after, dim=1))
+
+
+def test_was_weights_never_fall_below_zero_where_that_is_asked_for(monkeypatch):
+    lowest, loss = {}, WA.loss
+
+    def watched(method, *parts):
+        lowest.setdefault(method.old, []).append(float(method.network.classifier.weight.detach().min()))
+        return loss(method, *parts)
+
+    monkeypatch.setattr(WA, "loss", watched)
+    learned("wa", 3, epochs=4)
+    assert all(min(of_task[1:]) < 0.0 for of_task in lowest.values())
+    lowest.clear()
+    method, _ = learned("wa", 3, epochs=4, positive_weights=True)
+    assert all(min(of_task[1:]) >= 0.0 > of_task[0] for of_task in lowest.values())  # new ones begin on both sides
+    weights = method.network.classifier.weight.detach()
+    assert float(weights.min()) == 0.0
+    assert (weights.max(dim=1).values > 0.0).all()
 
 
 # BiC ------------------------------------------------------------------------------------------------------------------

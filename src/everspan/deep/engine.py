@@ -145,19 +145,21 @@ class Engine:
         plan: Plan,
         parameters: Parameters = None,
         fixed: Callable[[Tensor], Tensor] | None = None,
+        after: Callable[[], None] | None = None,
     ) -> None:
         """One stage: minimise a loss of (images, targets) over these rows of the training images.
 
         Targets are probabilities (batch, classes seen): one-hot, or mixed where CutMix mixed the images. Without
         ``parameters``, all of the method's that ask for a gradient are trained; where which ones depends on what was
-        learned, it is a function that says so. ``fixed`` is what of the images does
-        not change in this stage, such as the features of frozen encoders: it is computed without a gradient for many
-        images at once, and the loss is then one of (images, targets, what ``fixed`` gave).
+        learned, it is a function that says so. ``fixed`` is what of the images does not change in this stage, such as
+        the features of frozen encoders: it is computed without a gradient for many images at once, and the loss is then
+        one of (images, targets, what ``fixed`` gave). ``after`` ends every step and is recorded with it: it changes
+        weights in place, without a word to the host.
         """
         try:
             if not self.replaying:
                 with tried_out() if self.device.type == "cuda" else nullcontext():
-                    self._stage(method, loss, rows.to(self.device), plan, parameters, fixed)
+                    self._stage(method, loss, rows.to(self.device), plan, parameters, fixed, after)
                 if self.keeper:
                     self.keeper.stage_ended(Place(self.task, self.stage), method)
         finally:
@@ -172,6 +174,7 @@ class Engine:
         plan: Plan,
         parameters: Parameters,
         fixed: Callable[[Tensor], Tensor] | None,
+        after: Callable[[], None] | None,
     ) -> None:
         if not len(rows):
             raise ValueError(f"there is no image to train on in task {self.task + 1}")
@@ -195,7 +198,7 @@ class Engine:
             with self._autocast():
                 return loss(images.permute(0, 3, 1, 2), *others)
 
-        steps = Steps(rows, batch, loss_of, descent, self.ahead, self.augmentation.columns)
+        steps = Steps(rows, batch, loss_of, descent, self.ahead, self.augmentation.columns, after)
         if self.graphs:
             steps.record(method.state_dict().values())
         for epoch in range(first, plan.epochs):

@@ -28,6 +28,8 @@ class Steps:
         Images made ready at once.
     columns : int
         Random numbers that an image needs.
+    after : () -> None, optional
+        Ends every step.
     """
 
     def __init__(
@@ -38,8 +40,9 @@ class Steps:
         descent: Descent,
         ahead: int,
         columns: int,
+        after: Callable[[], None] | None = None,
     ) -> None:
-        self.rows, self.batch, self.loss, self.descent = rows, batch, loss, descent
+        self.rows, self.batch, self.loss, self.descent, self.after = rows, batch, loss, descent, after
         device, plan = rows.device, descent.plan
         self.size = min(plan.batch_size, len(rows))
         self.count = len(rows) // self.size  # in an epoch
@@ -73,6 +76,8 @@ class Steps:
         self.descent.rate.copy_(self.rates[self.clock][0])
         value = self.loss(*parts)
         self.descent.step(value)
+        if self.after is not None:
+            self.after()
         self.total.add_(value.detach())
         self.place.add_(1)
         self.clock.add_(1)

@@ -1,32 +1,49 @@
 """WA: "Maintaining Discrimination and Fairness in Class Incremental Learning" (Zhao et al., CVPR 2020).
 
 A network trained with few old images gives new classes longer weights, and so higher scores. Distillation keeps old
-classes apart from each other; then the new classes' weights are made as long, in the mean, as the old ones'. The
-authors also keep all weights of the classifier positive while it is trained; here they are free.
+classes apart from each other; then the new classes' weights are made as long, in the mean, as the old ones'. Features
+are never negative, so where no weight is either (``positive_weights``), long weights are large scores.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 
 from ...scenarios import ClassTask
-from ._base import GOES_ON, STRONG
-from ._distilled import Distilled
+from ._base import GOES_ON, STRONG, setting
+from ._distilled import Distilled, DistilledSettings
+
+
+@dataclass(frozen=True)
+class WASettings(DistilledSettings):
+    """Of WA."""
+
+    positive_weights: bool = setting(False, "let no weight of the classifier fall below zero while it is trained")
 
 
 class WA(Distilled):
     """Distillation, then weight aligning."""
 
     name = "wa"
+    Settings = WASettings
+    settings: WASettings
     recipes = {  # noqa: RUF012
         "paper": {"milestones": (100 / 170, 120 / 170)},
         "strong": STRONG | GOES_ON,
     }
 
     def learn(self, task: ClassTask) -> None:
-        super().learn(task)
+        plan, clip = self.settings.plan(first=not task.index), self.clip if self.settings.positive_weights else None
+        self.engine.train(self, self.loss, self.rows(task), plan, fixed=self.taught, after=clip)
         if self.old:
             self.align()
+
+    @torch.no_grad()
+    def clip(self) -> None:
+        """A weight below zero becomes zero."""
+        self.network.classifier.weight.clamp_(min=0.0)
 
     @torch.no_grad()
     def align(self) -> None:
