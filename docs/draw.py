@@ -75,8 +75,7 @@ def cifar100(images):
         "cifar100": """hlll-best-???? joint-best-1993 hlll-fast-???? hlll-paper-???? hlll-paper-1993-start_previous
             hlll-paper-1993-auxiliary_1 hlll-paper-1993-start_previous-auxiliary_1""",
         "cifar100-rivals": """hlll-best-???? joint-best-1993 rpsnet-strong-1993 rpsnet-short-1993 wa-strong-1993
-            wa-paper-???? wa-strong-1993-weight_decay_0.0015 bic-strong-1993-weight_decay_0.0015 bic-paper-1993
-            icarl-strong-1993-weight_decay_0.0015 icarl-paper-????""",
+            wa-paper-???? bic-strong-1993 bic-paper-1993 icarl-strong-1993 icarl-paper-????""",
     }
     for name, runs in pictures.items():
         files = [file for run in runs.split() for file in sorted(results.glob(f"{run}.json"))]

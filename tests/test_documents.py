@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
+CIFAR = ROOT / "benchmarks" / "results" / "cifar100"
 
 
 def commands():
@@ -64,8 +65,10 @@ def rivals_in_the_docs():
     table = next(part for part in section.split("\n\n") if part.startswith("| method"))
     rows = [line.strip("| ").split("|") for line in table.splitlines()]
     for method, recipe, orders, average, last, *_ in rows[2:]:
-        name, *decay = re.findall(r"`([^`]+)`", recipe)
-        change = "".join(f"-weight_decay_{float(text.split()[1])}" for text in decay)
+        name, *options = re.findall(r"`([^`]+)`", recipe)
+        change = ""
+        for option, value in re.findall(r"--([\w-]+) (\S+)", " ".join(options)):
+            change += f"-{option.replace('-', '_')}_{value if value.isalpha() else float(value)}"
         files = [
             f"{method.strip().lower()}-{name}-{order}{change}.json" for order in orders.replace(" ", "").split(",")
         ]
@@ -75,11 +78,26 @@ def rivals_in_the_docs():
 @pytest.mark.parametrize(("files", "average", "last"), [*rivals_in_the_docs()], ids=lambda given: str(given[0]))
 def test_figures_of_rivals_are_those_that_were_measured(files, average, last):
     """The mean and, where there are several class orders, the figure of each."""
-    measured = [json.loads((ROOT / "benchmarks" / "results" / "cifar100" / file).read_text()) for file in files]
+    measured = [json.loads((CIFAR / file).read_text()) for file in files]
     for name, said in (("average_incremental_accuracy", average), ("last_accuracy", last)):
         values = [results[name] for results in measured]
         mean = sum(values) / len(values)
         assert said == pytest.approx([mean, *values] if len(values) > 1 else [mean], abs=0.0051)
+
+
+@pytest.mark.parametrize("file", sorted(CIFAR.glob("*.json")), ids=lambda file: file.stem)
+def test_recipes_are_those_that_were_measured(file):
+    """Else what a page says of a recipe is no longer so: the name of a run says all that differs from its recipe."""
+    from everspan.deep import resolve
+    from everspan.deep.settings import as_record
+
+    method, recipe, order, *changes = file.stem.split("-")
+    now = as_record(*resolve({"method": method, "data": "cifar100", "recipe": recipe, "class_order": int(order)}))
+    then = json.loads(file.read_text())["settings"]
+    different = {name for name, value in then.items() if now[name] != value} - {"device", "precision", "recipe"}
+    assert {name for name in different if not any(change.startswith(f"{name}_") for change in changes)} == set()
+    possible = different | (now.keys() - then.keys())  # some settings came later
+    assert [change for change in changes if not any(change.startswith(f"{name}_") for name in possible)] == []
 
 
 @pytest.mark.parametrize("method", ["icarl", "bic", "wa", "rpsnet"])
@@ -102,7 +120,7 @@ def test_figures_of_weight_decay_on_small_pictures_are_those_that_were_measured(
     (_, *decays), _, *rows = ([cell.strip() for cell in line.strip("| ").split("|")] for line in table.splitlines())
     assert len(rows) * len(decays) == len(runs)
     for name, *cells in rows:
-        method = name.split(",")[0].lower().replace("-", "") + " positive" * ("--positive-weights" in name)
+        method = name.split(",")[0].lower().replace("-", "") + " free" * ("--positive-weights no" in name)
         for decay, cell in zip(decays, cells, strict=True):
             found = runs[f"{method} {float(decay):g}"]
             measured = [found["average_incremental_accuracy"], found["last_accuracy"]]

@@ -44,7 +44,8 @@ FAST: dict[str, Any] = {  # over STRONG, where there is time for fifty epochs
 }
 
 
-# Over STRONG, where one network goes on from task to task: what decays is also what it knew (docs/cifar100.md).
+# Over STRONG, where one network goes on from task to task: what decays is also what it knew. Not so with iCaRL, whose
+# classes are means of features (docs/cifar100.md).
 GOES_ON: dict[str, Any] = {"weight_decay": 5e-4}
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ...scenarios import ClassTask
-from ._base import GOES_ON, STRONG, setting
+from ._base import STRONG, setting
 from ._distilled import Distilled, DistilledSettings
 
 
@@ -52,7 +52,7 @@ class ICaRL(Distilled):
             "weight_decay": 2e-4,
             "warmup": 0,
         },
-        "strong": {**STRONG, **GOES_ON, "losses": "softmax"},
+        "strong": STRONG | {"losses": "softmax"},
     }
     means: Tensor
 

@@ -31,7 +31,7 @@ class WA(Distilled):
     settings: WASettings
     recipes = {  # noqa: RUF012
         "paper": {"milestones": (100 / 170, 120 / 170)},
-        "strong": STRONG | GOES_ON,
+        "strong": STRONG | GOES_ON | {"positive_weights": True},
     }
 
     def learn(self, task: ClassTask) -> None:
