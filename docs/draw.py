@@ -74,8 +74,8 @@ def cifar100(images):
     pictures = {
         "cifar100": """hlll-best-???? joint-best-1993 hlll-fast-???? hlll-paper-???? hlll-paper-1993-start_previous
             hlll-paper-1993-auxiliary_1 hlll-paper-1993-start_previous-auxiliary_1""",
-        "cifar100-rivals": """hlll-best-???? joint-best-1993 rpsnet-strong-1993 rpsnet-short-1993 wa-strong-1993
-            wa-paper-???? bic-strong-1993 bic-paper-1993 icarl-strong-1993 icarl-paper-????""",
+        "cifar100-rivals": """hlll-best-???? joint-best-1993 hlll-paper-???? rpsnet-strong-1993 rpsnet-short-1993
+            wa-strong-1993 wa-paper-???? bic-strong-1993 bic-paper-1993 icarl-strong-1993 icarl-paper-????""",
     }
     for name, runs in pictures.items():
         files = [file for run in runs.split() for file in sorted(results.glob(f"{run}.json"))]

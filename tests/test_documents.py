@@ -68,10 +68,9 @@ def rivals_in_the_docs():
         name, *options = re.findall(r"`([^`]+)`", recipe)
         change = ""
         for option, value in re.findall(r"--([\w-]+) (\S+)", " ".join(options)):
-            change += f"-{option.replace('-', '_')}_{value if value.isalpha() else float(value)}"
-        files = [
-            f"{method.strip().lower()}-{name}-{order}{change}.json" for order in orders.replace(" ", "").split(",")
-        ]
+            change += f"-{option.replace('-', '_')}_{value if value.isalpha() else f'{float(value):g}'}"
+        method = method.strip().lower().replace("-", "")
+        files = [f"{method}-{name}-{order}{change}.json" for order in orders.replace(" ", "").split(",")]
         yield files, *([float(number) for number in re.findall(r"[\d.]+", cell)] for cell in (average, last))
 
 

@@ -16,6 +16,7 @@ from ..reports import COLORS, Page, house_style, new_figure, save_figure
 
 _SAID = 2  # settings that a label says, where there are many more
 _LINES = ("-", "--", "-.", ":")
+_LEGEND = {"handlelength": 4.2, "numpoints": 2}  # a line so long, and free between its ends, that one sees which it is
 _PROTOCOL = ("data", "increment", "first", "memory_total", "memory_per_class", "held_out")
 NAMES = {
     "bic": "BiC",
@@ -157,7 +158,7 @@ def draw(groups: dict[str, list[dict[str, Any]]], columns: int = 2) -> Any:
     """Left: accuracy on all classes seen, by method. Right: by the task that brought the classes, for the first run."""
     width, height = (10.0, 4.4) if columns == 2 else (5.4, 8.8)
     below = len(groups) > 6 or max(map(len, groups)) > 30  # where the labels would lie on the curves
-    abreast = max(1, int(14.0 * width) // (max(map(len, groups)) + 8))
+    abreast = max(1, int(14.0 * width) // (max(map(len, groups)) + 10))
     if below:
         height += 0.19 * -(-len(groups) // abreast)
     with house_style():
@@ -176,12 +177,12 @@ def draw(groups: dict[str, list[dict[str, Any]]], columns: int = 2) -> Any:
             figure.legend(
                 *left.get_legend_handles_labels(),
                 fontsize=8,
-                handlelength=3.2,
+                **_LEGEND,
                 loc="outside lower center",
                 ncols=abreast,
             )
         else:
-            left.legend(fontsize=9, handlelength=3.2)
+            left.legend(fontsize=9, **_LEGEND)
         label, run = next((label, runs[0]) for label, runs in groups.items())
         _by_task(right, run)
         ticks = _classes_seen(run)
