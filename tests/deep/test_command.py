@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -12,7 +13,7 @@ import torch
 from PIL import Image
 
 from everspan.cli import main
-from everspan.deep import IncrementalModel, command
+from everspan.deep import IncrementalModel, checkpoint, command
 from everspan.deep.engine import Place
 from everspan.deep.methods import MethodSettings
 from everspan.deep.settings import parse_setting, resolve
@@ -118,6 +119,39 @@ def test_a_network_that_cannot_be_exported_is_a_network_all_the_same(tmp_path, c
     assert main(["incremental", "--method", "finetune", *flags, "--out", str(tmp_path / "run")]) == 0
     assert "model.pt2 was not written" in capsys.readouterr().err
     assert IncrementalModel.load(tmp_path / "run").names
+
+
+def test_the_exported_model_is_whole_or_as_it_was(digits_run, tmp_path, monkeypatch):
+    model, path = IncrementalModel.load(digits_run), tmp_path / "model.pt2"
+    model.export(path)
+    before = path.read_bytes()
+    write = checkpoint._write_all
+
+    def full_disk(file, block):
+        write(file, block[: len(block) // 2])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "_write_all", full_disk)
+    with pytest.raises(OSError, match="No space"):
+        model.export(path)
+    assert path.read_bytes() == before
+    assert [found.name for found in tmp_path.iterdir()] == ["model.pt2"]
+
+
+def test_a_run_whose_checkpoints_were_deleted_keeps_its_figures(digits_run, tmp_path, capsys):
+    folder = tmp_path / "run"
+    shutil.copytree(digits_run, folder)
+    for path in folder.glob("checkpoint-*"):
+        path.unlink()
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    again = ["incremental", "--data", "digits", "--method", "replay", "--epochs", "3", "--out", str(folder)]
+    assert main(again) == 0
+    printed = capsys.readouterr()
+    assert "its checkpoints are gone" in printed.err
+    assert f"last {json.loads(before['results.json'])['last_accuracy']:.2f}%" in printed.out
+    assert main([*again, "--epochs", "1"]) == 2
+    assert "holds a run with other settings (epochs is 3 there, not 1)" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
 def test_what_is_wrong_with_a_picture_is_said_with_its_name(digits_run, tmp_path, capsys):

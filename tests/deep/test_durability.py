@@ -90,8 +90,10 @@ def test_where_no_checkpoint_is_whole_the_run_begins_anew(tmp_path, data):
     for path in (tmp_path / "broken").glob("checkpoint-*.safetensors"):
         cut(path)
     settings, own = resolve({"data": data, **FAST})
+    notes = []
     with pytest.raises(Stop):
-        run(settings, own, tmp_path / "broken", every=0.0, progress=stopped_after(6), note=lambda line: None)
+        run(settings, own, tmp_path / "broken", every=0.0, progress=stopped_after(6), note=notes.append)
+    assert notes[-1] == "no checkpoint is whole: the run begins anew"
     notes = []
     finished(data, tmp_path / "broken", notes)
     assert notes == ["going on: 1 of 3 tasks are done"]  # what was refused is out of the way

@@ -32,6 +32,7 @@ from ._runs import FAST, Stop, finished, outcome, stopped_after
         ("icarl", {}),
         ("icarl", {"recipe": "softmax"}),
         ("wa", {"first_epochs": 4}),
+        ("wa", {"positive_weights": True}),
         ("bic", {"bias_epochs": 3}),
         ("rpsnet", {"widths": (4, 8), "modules": 3, "candidates": 2, "tasks_per_path": 2}),
         ("rpsnet", {"widths": (4, 8), "modules": 3, "candidates": 2, "trial_epochs": 2}),

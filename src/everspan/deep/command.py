@@ -17,7 +17,7 @@ from typing import Any
 from ..scenarios import ClassScenario
 from .engine import Place
 from .methods import Method, load_method
-from .runs import read_settings, run
+from .runs import has_checkpoints, read_settings, run
 from .settings import RunSettings, parse_setting, resolve, settings_help
 
 _DESCRIPTION = """Teaches a network new classes, task after task, and measures what it still knows after each.
@@ -101,17 +101,14 @@ def _run(options: dict[str, Any]) -> int:
         signal.signal(signal.SIGTERM, previous)
     print("\n".join(summary(results)))
     print(f"wrote {out / 'results.json'}")
-    if not no_export:
-        from .model import IncrementalModel
+    if not no_export and has_checkpoints(out):
+        from .model import CannotExport, IncrementalModel
 
-        model = IncrementalModel.load(out)
         try:
-            model.export(out / "model.pt2")
+            IncrementalModel.load(out).export(out / "model.pt2")
             print(f"wrote {out / 'model.pt2'}")
-        except OSError:
-            raise
-        except Exception as error:  # a network that torch.export cannot follow is a network all the same
-            print(f"model.pt2 was not written, torch.export cannot follow the network: {error}", file=sys.stderr)
+        except CannotExport as error:
+            print(f"model.pt2 was not written, {error}", file=sys.stderr)
     return 0
 
 

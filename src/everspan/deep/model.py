@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,11 +16,16 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..scenarios import ClassTask
+from .checkpoint import write_whole
 from .engine import Engine, views
 from .methods import Method
 from .runs import build, read_settings, replay
 from .settings import from_record
 from .state import State
+
+
+class CannotExport(ValueError):
+    """A network that ``torch.export`` cannot follow; it is a network all the same."""
 
 
 class IncrementalModel:
@@ -75,16 +81,24 @@ class IncrementalModel:
         return [self.names[i] for i in self.predict_proba(images).argmax(axis=1)]
 
     def export(self, path: Path) -> None:
-        """Write the model with ``torch.export``: bytes (n, channels, height, width) in, probabilities out."""
+        """Write the model with ``torch.export``: bytes (n, channels, height, width) in, probabilities out.
+
+        The file is there whole, or as it was before; `CannotExport` where ``torch.export`` cannot follow the network.
+        """
         engine = self.method.engine
         whole = Deployed(self.method, engine).eval()
         whole.to("cpu", memory_format=torch.contiguous_format)  # type: ignore[call-overload]
         height, width, channels = self.shape
         example = (torch.zeros(2, channels, height, width, dtype=torch.uint8),)
         dynamic = ({0: torch.export.Dim("batch", min=1)},)
-        program = torch.export.export(whole, example, dynamic_shapes=dynamic)
-        torch.export.save(program, path)
-        self.method.to(engine.device)
+        content = io.BytesIO()
+        try:
+            torch.export.save(torch.export.export(whole, example, dynamic_shapes=dynamic), content)
+        except Exception as error:  # it ends in as many ways as there are networks
+            raise CannotExport(f"torch.export cannot follow the network: {error}") from error
+        finally:
+            self.method.to(engine.device)
+        write_whole(path, content.getvalue())
 
 
 class Deployed(nn.Module):

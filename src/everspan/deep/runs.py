@@ -81,6 +81,10 @@ def run(
     train_images, labels = torch.from_numpy(scenario.images.train_images), torch.from_numpy(scenario.train_labels)
     method = build(settings, own, data, train_images, labels, keeper=state)  # before any work is lost
     with claimed(folder, record):
+        ended = _ended_without_checkpoints(folder)
+        if ended is not None:
+            note(f"the run in {folder} has ended, its checkpoints are gone: these are its figures")
+            return ended
         return _run(state, scenario, data, settings, method, progress)
 
 
@@ -93,6 +97,7 @@ def _run(
     progress: Callable[[ClassScenario, Method], Progress] | None,
 ) -> dict[str, Any]:
     folder = state.folder
+    found = bool(state.files())
     if state.find(put_aside=True):
         if state.data != data:
             raise ValueError(
@@ -100,6 +105,8 @@ def _run(
             )
         if state.place.task < len(scenario):
             state.note(f"going on: {state.place.task} of {len(scenario)} tasks are done")
+    elif found:
+        state.note("no checkpoint is whole: the run begins anew")
     state.data = data
     engine, memory = method.engine, method.memory
     if progress is not None:
@@ -302,14 +309,31 @@ def claimed(folder: Path, record: Mapping[str, Any]) -> Iterator[None]:
     with (folder / ".lock").open("w") as lock:
         _lock(lock, folder)
         file, text = folder / "settings.json", json.dumps(record, indent=1) + "\n"
-        if any(CHECKPOINT.fullmatch(p.name) for p in folder.iterdir()):  # else nothing is lost with other settings
+        if has_checkpoints(folder) or (folder / "results.json").exists():  # else nothing is lost with other settings
             _compare_settings(file, json.loads(text))
         write_whole(file, text.encode())
         for left_over in folder.glob("*.partial"):
             name = left_over.name.removesuffix(".partial")
-            if CHECKPOINT.fullmatch(name) or name in ("settings.json", "results.json", "exemplars.json"):
+            if CHECKPOINT.fullmatch(name) or name in ("settings.json", "results.json", "exemplars.json", "model.pt2"):
                 left_over.unlink()
         yield
+
+
+def has_checkpoints(folder: Path) -> bool:
+    """Whether there is anything to go on from; some of it may turn out to be broken."""
+    return any(CHECKPOINT.fullmatch(path.name) for path in folder.iterdir())
+
+
+def _ended_without_checkpoints(folder: Path) -> dict[str, Any] | None:
+    """The figures of a run that has ended and whose checkpoints, which are large, were deleted; None for any other."""
+    if any(path.name.startswith("checkpoint-") for path in folder.iterdir()):  # refused ones, too: they are made again
+        return None
+    try:
+        results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+        ended = results["tasks_done"] == results["tasks"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return cast("dict[str, Any]", results) if ended else None
 
 
 def _lock(file: IO[str], folder: Path) -> None:
