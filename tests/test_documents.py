@@ -8,6 +8,7 @@ import runpy
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -106,10 +107,14 @@ def test_figures_of_rivals_on_digits_are_those_that_were_measured(method):
     said = (ROOT / "docs" / "methods" / f"{method}.md").read_text(encoding="utf-8").split("On scikit-learn's digits")[1]
     spread = re.search(r"([\d.]+) \(([\d.]+) to ([\d.]+)\)", said)
     others = re.search(r"replay has ([\d.]+)(?: and|,) H-LLL ([\d.]+)", said)
+    apart = re.search(r"([\d.]+) ± ([\d.]+) above replay and ([\d.]+) ± ([\d.]+) below H-LLL", said)
     own = averages[method]
-    measured = [sum(own) / len(own), min(own), max(own)]
-    measured += [sum(averages[name]) / len(averages[name]) for name in ("replay", "hlll")]
-    assert [float(text) for text in spread.groups() + others.groups()] == pytest.approx(measured, abs=0.0051)
+    measured = [np.mean(own), min(own), max(own), np.mean(averages["replay"]), np.mean(averages["hlll"])]
+    for more, less in ((own, averages["replay"]), (averages["hlll"], own)):
+        difference = np.subtract(more, less)
+        measured += [difference.mean(), difference.std(ddof=1) / len(own) ** 0.5]
+    found = spread.groups() + others.groups() + apart.groups()
+    assert [float(text) for text in found] == pytest.approx(measured, abs=0.0051)
 
 
 def test_figures_of_weight_decay_on_small_pictures_are_those_that_were_measured():
