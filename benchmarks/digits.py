@@ -70,7 +70,7 @@ def main():
     for method, results in runs.items():
         columns = {key: np.array([r[key] for r in results]) for key in results[0] if key != "curve"}
         average, last = columns["average_incremental_accuracy"], columns["last_accuracy"]
-        means[method], below = float(average.mean()), best - average
+        means[method], below = float(average.mean()), best[: len(average)] - average[: len(best)]
         print(
             f"{method:10s}  {average.mean():6.2f} ({average.min():.2f} to {average.max():.2f})  "
             f"{last.mean():6.2f}  {columns['forgetting'].mean():6.2f}  "
