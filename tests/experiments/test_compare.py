@@ -13,12 +13,13 @@ from everspan.experiments import compare
 from everspan.metrics import IncrementalResult
 
 
-def write_run(folder, correct, **settings):
+def write_run(folder, correct, digest="one", **settings):
     totals = [10] * len(correct)
     known = {"method": "hlll", "recipe": "paper", "data": "digits", "increment": 2, "first": None, "memory_total": 100}
     known |= {"memory_per_class": None, "held_out": 0.0, "seed": 0, "class_order": 0, "epochs": 3} | settings
     results = {
         "settings": known,
+        "images_digest": digest,
         "tasks_done": len(correct),
         "tasks": 3,
         **IncrementalResult(correct, totals).to_dict(),
@@ -173,6 +174,36 @@ def test_a_run_under_way_is_no_trial_of_a_mean(tmp_path):
     assert "after task 1 of 3 it is right on" in " ".join(compare.sentences(alone))
 
 
+def test_runs_on_other_images_are_no_trials_whatever_their_file_is_called(tmp_path):
+    folders = [
+        write_run(tmp_path / "a", GOOD, data="six.npz"),
+        write_run(tmp_path / "b", GOOD, data="six.npz", seed=1, digest="two"),
+    ]
+    groups = compare.read_runs(folders)
+    assert [len(runs) for runs in groups.values()] == [1, 1]
+    assert any("Not all of these runs saw the same images" in note for note in compare.differences(groups))
+    same = [folders[0], write_run(tmp_path / "c", GOOD, data="/elsewhere/six.npz", seed=1)]
+    groups = compare.read_runs(same)
+    assert [len(runs) for runs in groups.values()] == [2]
+    assert not compare.differences(groups)
+
+
+def test_a_run_named_by_its_folder_and_by_its_file_is_one(tmp_path):
+    folder = write_run(tmp_path / "a", GOOD)
+    assert [len(runs) for runs in compare.read_runs([folder, folder / "results.json"]).values()] == [1]
+
+
+def test_a_run_that_has_not_ended_is_ranked_last(tmp_path):
+    folders = [write_run(tmp_path / "a", WORSE), write_run(tmp_path / "b", GOOD[:1], method="replay")]
+    assert "H-LLL 75.0%, Replay (1 of 3 tasks) 100.0%" in compare.sentences(compare.read_runs(folders))[1]
+
+
+def test_the_axis_has_the_classes_of_all_runs(tmp_path):
+    folders = [write_run(tmp_path / "a", GOOD), write_run(tmp_path / "b", GOOD, method="replay", increment=3)]
+    left = compare.draw(compare.read_runs(folders)).axes[0]
+    assert left.get_xticks().tolist() == [2, 3, 4, 6, 9]
+
+
 def test_a_larger_first_task_is_said(tmp_path):
     groups = compare.read_runs([write_run(tmp_path / "a", GOOD, first=4)])
     assert "4 classes first, then 2 classes at a time" in compare.sentences(groups)[0]
@@ -180,6 +211,9 @@ def test_a_larger_first_task_is_said(tmp_path):
 
 def test_what_is_no_run_is_refused(tmp_path):
     with pytest.raises(ValueError, match="no results of a run"):
+        compare.read_runs([tmp_path])
+    (tmp_path / "settings.json").write_text("{}")
+    with pytest.raises(ValueError, match="has done no task yet"):
         compare.read_runs([tmp_path])
     (tmp_path / "results.json").write_text('{"methods": {}}')
     with pytest.raises(ValueError, match="no results of everspan incremental"):

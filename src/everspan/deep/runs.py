@@ -74,7 +74,8 @@ def run(
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     settings = concrete(settings)
-    scenario = make_scenario(settings, load_images(settings.data, data_folder) if images is None else images)
+    images = load_images(settings.data, data_folder) if images is None else images
+    scenario = make_scenario(settings, images)
     record = as_record(settings, own)
     state = State(folder, record, every, note)
     data = described(scenario, settings)
@@ -85,7 +86,7 @@ def run(
         if ended is not None:
             note(f"the run in {folder} has ended, its checkpoints are gone: these are its figures")
             return ended
-        return _run(state, scenario, data, settings, method, progress)
+        return _run(state, scenario, data, settings, method, progress, images.digest())
 
 
 def _run(
@@ -95,6 +96,7 @@ def _run(
     settings: RunSettings,
     method: Method,
     progress: Callable[[ClassScenario, Method], Progress] | None,
+    digest: str,
 ) -> dict[str, Any]:
     folder = state.folder
     found = bool(state.files())
@@ -133,8 +135,8 @@ def _run(
         state.steps.append(step)
         state.spent, state.tensors = dict(NOTHING_SPENT), {}  # what was read has been taken up
         state.write(Place(task.index + 1), method, {})
-        _results(state, scenario, folder)
-    return _results(state, scenario, folder)
+        _results(state, scenario, folder, digest)
+    return _results(state, scenario, folder, digest)
 
 
 def described(scenario: ClassScenario, settings: RunSettings) -> dict[str, Any]:
@@ -250,7 +252,7 @@ def _correct(
     return counts
 
 
-def _results(state: State, scenario: ClassScenario, folder: Path) -> dict[str, Any]:
+def _results(state: State, scenario: ClassScenario, folder: Path, digest: str) -> dict[str, Any]:
     totals = [len(task.test) for task in scenario[: len(state.correct)]]
     result = IncrementalResult(state.correct, totals)
     image_bytes = int(np.prod(scenario.images.train_images.shape[1:]))
@@ -259,6 +261,7 @@ def _results(state: State, scenario: ClassScenario, folder: Path) -> dict[str, A
     training = sum(s["training_seconds"] for s in steps)
     results = {
         "settings": dict(state.record),
+        "images_digest": digest,
         "tasks_done": len(state.correct),
         "tasks": len(scenario),
         "class_order": [scenario.images.names[c] for c in scenario.order],

@@ -18,6 +18,7 @@ _SAID = 2  # settings that a label says, where there are many more
 _LINES = ("-", "--", "-.", ":")
 _LEGEND = {"handlelength": 4.2, "numpoints": 2}  # a line so long, and free between its ends, that one sees which it is
 _PROTOCOL = ("data", "increment", "first", "memory_total", "memory_per_class", "held_out")
+_EVERYWHERE = ("digits", "cifar10", "cifar100")  # the same images wherever they lie
 NAMES = {
     "bic": "BiC",
     "finetune": "Finetune",
@@ -42,17 +43,30 @@ FIGURES = {
 def read_runs(folders: Sequence[Path]) -> dict[str, list[dict[str, Any]]]:
     """Results by label: runs that differ in nothing but seed and class order, and in how far they are, are trials."""
     groups: dict[str, list[dict[str, Any]]] = {}
-    for folder in dict.fromkeys(path.resolve() for path in folders):
-        results = _read(folder)
+    for file in dict.fromkeys(_results_of(path).resolve() for path in folders):
+        results = _read(file)
         same = {name: value for name, value in results["settings"].items() if name not in ("seed", "class_order")}
+        same["data"] = _images(results)
         groups.setdefault(json.dumps([same, results["tasks_done"]], sort_keys=True), []).append(results)
     return dict(zip(_labels(list(groups.values())), groups.values(), strict=True))
 
 
-def _read(folder: Path) -> dict[str, Any]:
-    file = folder / "results.json" if folder.is_dir() else folder
+def _results_of(path: Path) -> Path:
+    file = path / "results.json" if path.is_dir() else path
     if not file.exists():
-        raise ValueError(f"{folder.name} holds no results of a run (no results.json)")
+        if (path / "settings.json").exists():
+            raise ValueError(f"the run in {path} has done no task yet: there is nothing to compare")
+        raise ValueError(f"{path} holds no results of a run (no results.json)")
+    return file
+
+
+def _images(results: dict[str, Any]) -> Any:
+    """What images a run saw: the same folder or file may have another name, and another one the same."""
+    data = results["settings"].get("data")
+    return data if data in _EVERYWHERE else results.get("images_digest", data)
+
+
+def _read(file: Path) -> dict[str, Any]:
     try:
         results = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -113,9 +127,13 @@ def _said(name: str, settings: dict[str, Any]) -> str:
 def differences(groups: dict[str, list[dict[str, Any]]]) -> list[str]:
     """Sentences about what makes these runs hard to compare."""
     notes = []
+    seen = {_images(run): run["settings"].get("data") for runs in groups.values() for run in runs}
+    if len(seen) > len(set(seen.values())):
+        twice = next(name for name in seen.values() if list(seen.values()).count(name) > 1)
+        notes.append(f"Not all of these runs saw the same images, though they are called {twice} in more than one.")
     for name in _PROTOCOL:
         values = {json.dumps(run["settings"].get(name)) for runs in groups.values() for run in runs}
-        if len(values) > 1:
+        if len(values) > 1 and (name != "data" or len(seen) > 1):
             notes.append(f"These runs are of different protocols: {name} is {' or '.join(sorted(values))}.")
     for label, runs in groups.items():
         trials = [json.dumps([run["settings"].get("seed"), run["settings"].get("class_order")]) for run in runs]
@@ -171,7 +189,7 @@ def draw(groups: dict[str, list[dict[str, Any]]], columns: int = 2) -> Any:
             if len(runs) > 1:
                 error = 2.0 * curves.std(axis=0, ddof=1) / math.sqrt(len(runs))
                 left.fill_between(classes, mean - error, mean + error, color=color, alpha=0.15, lw=0)
-        ticks = max((_classes_seen(runs[0]) for runs in groups.values()), key=len)
+        ticks = sorted({classes for runs in groups.values() for classes in _classes_seen(runs[0])})
         left.set(title="Accuracy on all classes seen (%)", xlabel="classes seen", xticks=ticks[:: -(-len(ticks) // 10)])
         if below:
             figure.legend(
@@ -248,7 +266,13 @@ def sentences(groups: dict[str, list[dict[str, Any]]]) -> list[str]:
     settings, done = first["settings"], first["tasks_done"]
     start = f"{settings['first']} classes first, then " if settings["first"] else ""
     end = "the last task" if done == first["tasks"] else f"task {done} of {first['tasks']}"
-    ranked = sorted(groups, key=lambda label: -values_of(groups[label])["average_incremental_accuracy"][0])
+
+    def rank(label: str) -> tuple[bool, float]:
+        """The best first; a mean over the first tasks alone, which are easier, is no match for one over all."""
+        run = groups[label][0]
+        return run["tasks_done"] < run["tasks"], -values_of(groups[label])["average_incremental_accuracy"][0]
+
+    ranked = sorted(groups, key=rank)
     named = [f"{label} {values_of(groups[label])['average_incremental_accuracy'][0]:.1f}%" for label in ranked]
     result = IncrementalResult(first["correct"], first["totals"])
     judged = "images held out of training" if settings["held_out"] else "test images"
