@@ -348,12 +348,14 @@ def _predict(options: argparse.Namespace) -> int:
         raise ValueError("--keep and --unseen go with a table, not with pictures")
     if options.out is not None and options.out.suffix != ".csv":
         raise ValueError(f"{options.out}: predictions for pictures are written as .csv")
-    model, lines = IncrementalModel.load(options.run_folder), [["picture", "class", "probability"]]
+    model, lines, failed = IncrementalModel.load(options.run_folder), [["picture", "class", "probability"]], 0
     for path in options.pictures:
         try:
-            probabilities = model.predict_proba(read_picture(path)[None])[0]
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
+            probabilities = model.predict_proba(read_picture(path, channels=model.shape[2])[None])[0]
+        except ValueError as error:  # the others are predicted all the same
+            failed, named = failed + 1, "" if str(error).startswith(str(path)) else f"{path}: "
+            print(f"everspan predict: {named}{error}", file=sys.stderr)
+            continue
         best = int(np.argmax(probabilities))
         lines.append([str(path), str(model.names[best]), f"{probabilities[best]:.4f}"])
         if options.out is None:
@@ -361,7 +363,7 @@ def _predict(options: argparse.Namespace) -> int:
     if options.out is not None:
         with options.out.open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows(lines)
-    return 0
+    return 2 if failed else 0
 
 
 def _demo(options: argparse.Namespace) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -158,6 +159,20 @@ def test_what_is_wrong_with_a_picture_is_said_with_its_name(digits_run, tmp_path
     Image.new("L", (9, 8)).save(tmp_path / "wide.png")
     assert main(["predict", str(digits_run), str(tmp_path / "wide.png")]) == 2
     assert "wide.png: images must be bytes of shape (n, 8, 8, 1)" in capsys.readouterr().err
+    good = load_images("digits").test_images[0, 0]
+    Image.fromarray(good).save(tmp_path / "good.png")
+    Image.fromarray(good).convert("RGB").save(tmp_path / "good.webp", lossless=True)
+    (tmp_path / "text.png").write_text("text")
+    names = [str(tmp_path / name) for name in ("wide.png", "good.png", "text.png", "none.png", "good.webp")]
+    assert main(["predict", str(digits_run), *names]) == 2  # the good ones are predicted all the same
+    printed = capsys.readouterr()
+    (first, label, chance), (second, again, chance_again) = (line.split("\t") for line in printed.out.splitlines())
+    assert (first, second) == (names[1], names[4])
+    assert (label, chance) == (again, chance_again)  # colour for a network of grey
+    assert printed.err.splitlines()[1:] == [
+        f"everspan predict: {names[2]} is no picture that can be read",
+        f"everspan predict: {names[3]} is not there",
+    ]
 
 
 def test_compare_draws_and_tells(digits_run, tmp_path, capsys):
@@ -229,14 +244,27 @@ runpy.run_module('everspan.deep', run_name='__main__')
         (["--backbone", "tests.deep._common:Colour"], "does not take images of (1, 8, 8)"),
         (["--backbone", "tests.deep._common:image_of"], "cannot be loaded"),
         (["--backbone", "tests.deep._common:make_engine"], "without arguments"),
+        (["--backbone", "os:getcwd"], "must make a torch.nn.Module, not a str"),
+        (["--backbone", "tests.deep._common:broken"], "cannot be made: RuntimeError: no weights here"),
+        (["--method", "broken_module:Method"], "cannot be loaded: SyntaxError"),
     ],
 )
-def test_bad_input_is_one_clear_line(tmp_path, capsys, arguments, message):
+def test_bad_input_is_one_clear_line(tmp_path, capsys, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "broken_module.py").write_text("class Method(:\n")
     assert main(["incremental", "--out", str(tmp_path / "run"), *arguments]) == 2
     errors = capsys.readouterr().err.strip().splitlines()
     assert len(errors) == 1
     assert message in errors[0]
     assert not list(tmp_path.glob("run/checkpoint-*"))
+
+
+def test_a_network_of_no_numbers_is_no_result(tmp_path, capsys):
+    """One step: its loss was a number still."""
+    flags = ["--learning-rate", "1e300", "--warmup", "0", *QUICK, "--first", "10", "--batch-size", "2000"]
+    assert main(["incremental", "--method", "wa", *flags, "--out", str(tmp_path / "run")]) == 2
+    assert "scores are no numbers any more" in capsys.readouterr().err
+    assert not (tmp_path / "run" / "results.json").exists()
 
 
 @pytest.mark.parametrize("arguments", [["--epochs", "many"], ["--schedule", "linear"], ["--flip-test", "maybe"]])
@@ -273,6 +301,22 @@ def test_the_profile_of_the_data_gives_way_to_what_is_given():
     assert (run.increment, run.memory_total, own.backbone, own.epochs) == (10, 2000, "resnet18", 170)
     with pytest.raises(ValueError, match="no setting 'temperature'"):
         resolve({"method": "replay", "temperature": 2.0})
+
+
+def test_a_short_training_is_not_warm_up_alone():
+    assert resolve({"data": "mine", "epochs": 8})[1].warmup == 2
+    assert resolve({"data": "mine", "epochs": 8, "warmup": 5})[1].warmup == 5
+    assert resolve({"data": "cifar100", "recipe": "best", "epochs": 60})[1].warmup == 5
+
+
+def test_a_path_is_the_same_however_it_is_written():
+    assert {resolve({"data": data})[0].data for data in ("pictures", "pictures/", "./pictures")} == {"pictures"}
+
+
+@pytest.mark.parametrize(("asked", "threads"), [("3", 3), ("0", None), ("", None), ("two", None)])
+def test_the_environment_may_say_how_many_threads(monkeypatch, asked, threads):
+    monkeypatch.setenv("OMP_NUM_THREADS", asked)
+    assert command._cores() == (threads or len(os.sched_getaffinity(0)))
 
 
 def test_settings_are_read_from_text_as_their_kind():

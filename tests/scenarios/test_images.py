@@ -157,6 +157,9 @@ def test_pictures_come_from_a_folder(tmp_path):
     for part in ("train", "test"):
         picture(tmp_path / part / "cat" / "a.png")
         picture(tmp_path / part / "dog" / "b.png", color=(1, 2, 3))
+    picture(tmp_path / "train" / ".ipynb_checkpoints" / "a.png")
+    for beside in ("notes.txt", "Thumbs.db", ".DS_Store"):
+        (tmp_path / "train" / "cat" / beside).write_text("no picture")
     images = load_images(str(tmp_path))
     assert images.names == ("cat", "dog")
     assert images.train_images.shape == (2, 3, 5, 6)
@@ -172,6 +175,7 @@ def test_pictures_come_from_a_folder(tmp_path):
         (lambda root: (root / "train" / "cat" / "z.png").write_bytes(b"text"), r"z\.png is no picture"),
         (lambda root: picture(root / "train" / "cat" / "z.png", color=9, mode="I;16"), "more than 8 bits"),
         (lambda root: (root / "test").rename(root / "valid"), "no folder 'test'"),
+        (lambda root: (root / "test" / "dog" / "c.heic").write_bytes(b""), r"c\.heic: pictures are \.png"),
     ],
 )
 def test_bad_folders_are_refused_by_name(tmp_path, change, message):
@@ -181,6 +185,17 @@ def test_bad_folders_are_refused_by_name(tmp_path, change, message):
     change(tmp_path)
     with pytest.raises(ValueError, match=message):
         load_images(str(tmp_path))
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "JPEG", "webp", "tif", "bmp", "ppm", "gif"])
+def test_pictures_of_all_usual_kinds_are_read(tmp_path, suffix):
+    for part in ("train", "test"):
+        picture(tmp_path / part / "cat" / f"a.{suffix}")
+        picture(tmp_path / part / "cat" / "b.png")
+    images = load_images(str(tmp_path))
+    assert len(images.train_images) == len(images.test_images) == 2
+    assert abs(images.train_images.astype(int) - images.test_images).max() == 0
+    assert abs(images.train_images[0].mean(axis=(1, 2)) - [10, 20, 30]).max() < 6  # some kinds lose a little
 
 
 def test_an_unknown_name_says_what_there_is():

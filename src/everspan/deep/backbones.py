@@ -76,14 +76,19 @@ def small(channels: int = 1) -> nn.Module:
 BACKBONES: dict[str, Callable[[int], nn.Module]] = {"resnet18": resnet18, "resnet32": resnet32, "small": small}
 
 
+def why(error: Exception) -> str:
+    """What went wrong in code that is not ours, in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
 def load_own(kind: str, home: str, name: str) -> Any:
     """Something of the user's own; the current folder is looked into last."""
     if "" not in sys.path:
         sys.path.append("")
     try:
         return getattr(import_module(home), name)
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
-        raise ValueError(f"{kind} {home}:{name} cannot be loaded: {error}") from error
+    except Exception as error:  # code of the user's own
+        raise ValueError(f"{kind} {home}:{name} cannot be loaded: {why(error)}") from error
 
 
 def backbone_factory(name: str, channels: int) -> BackboneFactory:
@@ -95,9 +100,13 @@ def backbone_factory(name: str, channels: int) -> BackboneFactory:
         raise ValueError(f"unknown backbone {name!r}: take {', '.join(BACKBONES)}, or your own as module:function")
     factory: BackboneFactory = load_own("backbone", home, function)
     try:
-        encoder = factory().eval()
+        encoder = factory()
     except TypeError as error:
         raise ValueError(f"backbone {name!r} must be made without arguments ({error})") from error
+    except Exception as error:
+        raise ValueError(f"backbone {name!r} cannot be made: {why(error)}") from error
+    if not isinstance(encoder, nn.Module):
+        raise ValueError(f"backbone {name!r} must make a torch.nn.Module, not a {type(encoder).__name__}")
     if not isinstance(getattr(encoder, "feature_size", None), int):
         raise ValueError(f"backbone {name!r} must make a module with an integer attribute feature_size")
     return factory
@@ -110,8 +119,7 @@ def check_backbone(name: str, factory: BackboneFactory, shape: Sequence[int]) ->
         with torch.no_grad():
             answer = encoder(torch.zeros(2, *shape))
     except Exception as error:  # code of the user's own
-        why = " ".join(f"{type(error).__name__}: {error}".split())
-        raise ValueError(f"backbone {name!r} does not take images of {tuple(shape)}: {why}") from error
+        raise ValueError(f"backbone {name!r} does not take images of {tuple(shape)}: {why(error)}") from error
     if not isinstance(answer, Tensor):
         raise ValueError(f"backbone {name!r} must give a tensor of features {wanted}, not a {type(answer).__name__}")
     made = tuple(answer.shape)

@@ -46,7 +46,8 @@ def parser(prog: str, known: Mapping[str, str]) -> argparse.ArgumentParser:
         "--jobs",
         type=int,
         default=None,
-        help="CPU threads (as many as there are cores, or as the run began with; the last bits depend on their number)",
+        help="CPU threads ($OMP_NUM_THREADS or as many as there are cores, or as the run began with; the last bits "
+        "depend on their number, and a small network on a busy machine is fastest with 1)",
     )
     made.add_argument("--checkpoint-seconds", type=float, default=60.0, help="seconds between checkpoints in a task")
     made.add_argument("--no-export", action="store_true", help="do not write model.pt2 in the end")
@@ -93,7 +94,7 @@ def _run(options: dict[str, Any]) -> int:
     settings, own = resolve(options)
     out = out or Path(f"everspan-{Path(settings.data).stem}-{settings.method.replace(':', '.')}")
     known = None if "threads" in options else _threads_of(out)
-    settings = replace(settings, threads=known or settings.threads or os.cpu_count() or 1)
+    settings = replace(settings, threads=known or settings.threads or _cores())
     previous = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         results = run(settings, own, out, data_folder=folder, every=every, progress=Report, note=_note)
@@ -110,6 +111,14 @@ def _run(options: dict[str, Any]) -> int:
         except CannotExport as error:
             print(f"model.pt2 was not written, {error}", file=sys.stderr)
     return 0
+
+
+def _cores() -> int:
+    """CPU threads to begin with: as many as the environment asks for, else as there are cores for this process."""
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    if asked.isdecimal() and int(asked):
+        return int(asked)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _threads_of(out: Path) -> int | None:

@@ -247,8 +247,13 @@ def _correct(
     counts = []
     for task in seen:
         rows = torch.from_numpy(task.test).to(engine.device)
-        guesses = engine.scores(method, images[rows], one_view=one_view).argmax(dim=1)
-        counts.append(int((guesses == labels[rows]).sum()))
+        scores = engine.scores(method, images[rows], one_view=one_view)
+        if not torch.isfinite(scores).all():
+            raise FloatingPointError(
+                f"after task {len(seen)} the network's scores are no numbers any more: "
+                "a smaller --learning-rate or a longer --warmup may help"
+            )
+        counts.append(int((scores.argmax(dim=1) == labels[rows]).sum()))
     return counts
 
 

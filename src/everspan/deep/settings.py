@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import types
 import typing
 from collections.abc import Mapping
@@ -96,12 +97,15 @@ def resolve(given: Mapping[str, Any]) -> tuple[RunSettings, MethodSettings]:
     if {**method.recipes[recipe], **given}.get("optimiser") == "adam":  # these are of gradient descent
         profile = {name: value for name, value in profile.items() if name not in ("learning_rate", "weight_decay")}
     merged: dict[str, Any] = {**method.recipes[recipe], **profile, **given}
+    if "epochs" in given and "warmup" not in given:  # a short training is to get up to its rate all the same
+        merged["warmup"] = min(merged.get("warmup", MethodSettings.warmup), given["epochs"] // 4)
     for name in given:
         if f"first_{name}" not in given:
             merged.pop(f"first_{name}", None)  # who says how many epochs says it of all tasks
     unknown = set(given) - run_names - own_names
     if unknown:
         raise ValueError(f"method {given.get('method', 'hlll')} has no setting {min(unknown)!r}")
+    merged["data"] = os.path.normpath(data)  # `pictures/`, as a shell completes it, is `pictures`
     run = RunSettings(**{name: merged[name] for name in merged.keys() & run_names})
     own = method.Settings(**{name: merged[name] for name in merged.keys() & own_names})
     if run.threads is not None and run.threads < 1:

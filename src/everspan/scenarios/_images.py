@@ -18,7 +18,8 @@ import numpy as np
 
 from ._classes import ImageSet, split
 
-PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm")
+PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pbm", ".pgm", ".ppm", ".pnm")
+BESIDE = (".txt", ".md", ".json", ".xml", ".csv", ".ini", ".db")  # what may lie beside pictures and is none
 
 
 class Archive(NamedTuple):
@@ -116,11 +117,15 @@ def from_folder(path: Path) -> ImageSet:
     for part in ("train", "test"):
         if not (path / part).is_dir():
             raise ValueError(f"{path} has no folder {part!r}: pictures go into {part}/CLASS/")
-    names = sorted(child.name for child in (path / "train").iterdir() if child.is_dir())
-    unknown = {child.name for child in (path / "test").iterdir() if child.is_dir()} - set(names)
+    names = _folders(path / "train")
+    unknown = set(_folders(path / "test")) - set(names)
     if not names or unknown:
         raise ValueError(f"{path / 'train'} has no folder of class {min(unknown, default='...')!r}")
     return ImageSet(*_pictures(path / "train", names), *_pictures(path / "test", names), tuple(names))
+
+
+def _folders(path: Path) -> list[str]:
+    return sorted(child.name for child in path.iterdir() if child.is_dir() and not child.name.startswith("."))
 
 
 def _pictures(folder: Path, names: list[str]) -> tuple[Any, Any]:
@@ -129,7 +134,12 @@ def _pictures(folder: Path, names: list[str]) -> tuple[Any, Any]:
     for label, name in enumerate(names):
         if not (folder / name).is_dir():
             raise ValueError(f"class {name!r} is missing in {folder}")
-        files = sorted(path for path in (folder / name).iterdir() if path.suffix.lower() in PICTURES)
+        there = sorted(path for path in (folder / name).iterdir() if not path.name.startswith("."))
+        files = [path for path in there if path.suffix.lower() in PICTURES]
+        others = [path for path in there if path.suffix.lower() not in PICTURES + BESIDE]
+        if others:  # left out without a word, they would be missed
+            more = f" and {len(others) - 1} more there" if len(others) > 1 else ""
+            raise ValueError(f"{others[0]}{more}: pictures are {', '.join(PICTURES)}; take out what is none")
         if not files:
             raise ValueError(f"class {name!r} has no pictures in {folder}")
         for file in files:
@@ -141,15 +151,18 @@ def _pictures(folder: Path, names: list[str]) -> tuple[Any, Any]:
     return np.stack(images), np.array(labels)
 
 
-def read_picture(path: Path) -> Any:
-    """The pixels of a picture: (height, width, channels), grey ones with one channel."""
+def read_picture(path: Path, channels: int | None = None) -> Any:
+    """The pixels of a picture: (height, width, channels), grey ones with one channel unless another number is given."""
     from PIL import Image, UnidentifiedImageError
 
     try:
         with Image.open(path) as picture:
             if picture.mode.startswith(("I", "F")):
                 raise ValueError(f"{path} has more than 8 bits a pixel: make its values bytes first")
-            pixels = np.asarray(picture.convert("L" if picture.mode in ("1", "L", "LA") else "RGB"))
+            grey = picture.mode in ("1", "L", "LA") if channels is None else channels == 1
+            pixels = np.asarray(picture.convert("L" if grey else "RGB"))
+    except FileNotFoundError as error:
+        raise ValueError(f"{path} is not there") from error
     except (UnidentifiedImageError, OSError, SyntaxError, Image.DecompressionBombError) as error:
         raise ValueError(f"{path} is no picture that can be read") from error
     return pixels[..., None] if pixels.ndim == 2 else pixels
