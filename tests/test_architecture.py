@@ -22,6 +22,7 @@ ALLOWED = {
     "tasks": set(),
     "spread": set(),
     "threads": set(),
+    "streams": set(),
     "refinement": {"tasks", "threads"},
     "learners": {"tasks"},
     "metrics": {"tasks"},
@@ -42,7 +43,7 @@ ALLOWED = {
     "tables": set(),
     "one_file": LOOP | {"estimators", "store", "names", "tables", "reports"},
     "file_commands": {"one_file"},
-    "deep": {"_lazy", "metrics", "scenarios", "reports", "refinement"},
+    "deep": {"_lazy", "metrics", "scenarios", "reports", "refinement", "streams"},
 }
 HEAVY = ("sklearn", "torch", "ray", "matplotlib", "pandas", "cvxpy")
 
@@ -91,7 +92,7 @@ def test_nothing_imports_the_command_line_but_its_entry():
 
 def test_the_reader_of_imports_sees_them_all():
     """The check above would be empty if imports were not found."""
-    assert imported_parts(Path("cli.py")) == {"deep", "experiments", "file_commands", "scenarios"}
+    assert imported_parts(Path("cli.py")) == {"deep", "experiments", "file_commands", "scenarios", "streams"}
     assert imported_parts(Path("experiments/demo.py")) == {"experiments", "refinement", "reports"}
 
 

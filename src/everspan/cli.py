@@ -9,48 +9,21 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import Any
 
 from . import __version__
 from .file_commands import add_commands
+from .streams import while_read
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    if arguments is not None or sys.stdout is None:
-        return _main(sys.argv[1:] if arguments is None else list(arguments))
-    out = sys.stdout
-    sys.stdout = cast(TextIO, _WhileRead(out))
-    try:
+    if arguments is not None:
+        return _main(list(arguments))
+    with while_read():
         return _main(sys.argv[1:])
-    finally:
-        sys.stdout.flush()
-        sys.stdout = out
-
-
-class _WhileRead:
-    """Standard output until nobody reads it any more (``| head -1``): then the work goes on without a word."""
-
-    def __init__(self, out: TextIO) -> None:
-        self._out = out
-
-    def write(self, text: str) -> int:
-        self._try(lambda: self._out.write(text))
-        return len(text)
-
-    def flush(self) -> None:
-        self._try(self._out.flush)
-
-    def _try(self, action: Callable[[], object]) -> None:
-        try:
-            action()
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self._out.fileno())
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._out, name)
 
 
 def _main(given: list[str]) -> int:
@@ -302,23 +275,10 @@ def _sample_complexity(options: argparse.Namespace) -> int:
     return 0
 
 
-def _needs_torch() -> None:
-    try:
-        import safetensors  # noqa: F401
-        import torch  # noqa: F401
-    except ImportError as error:
-        raise ValueError(f"needs PyTorch and safetensors ({error}): pip install 'everspan[deep]'") from error
-
-
 def _incremental(arguments: Sequence[str]) -> int:
-    try:
-        _needs_torch()
-    except ValueError as error:
-        print(f"everspan incremental: {error}", file=sys.stderr)
-        return 2
-    from .deep import command
+    from .deep import start
 
-    return command.main(arguments)
+    return start(arguments)
 
 
 def _compare(options: argparse.Namespace) -> int:
@@ -338,12 +298,12 @@ def _compare(options: argparse.Namespace) -> int:
 
 
 def _predict(options: argparse.Namespace) -> int:
-    _needs_torch()
     import numpy as np
 
-    from .deep import IncrementalModel
+    from .deep import IncrementalModel, check_installed
     from .scenarios import read_picture
 
+    check_installed()
     if options.keep or options.unseen != "empty":
         raise ValueError("--keep and --unseen go with a table, not with pictures")
     if options.out is not None and options.out.suffix != ".csv":

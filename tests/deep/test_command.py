@@ -13,6 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
+from everspan import deep
 from everspan.cli import main
 from everspan.deep import IncrementalModel, checkpoint, command
 from everspan.deep.engine import Place
@@ -330,6 +331,26 @@ def test_a_folder_that_holds_no_run_is_said_so(arguments, capsys, tmp_path, monk
     monkeypatch.chdir(tmp_path)
     assert main(arguments) == 2
     assert "nowhere holds no" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("ending", ["2>&1 | head -1", "2>&1 | true", "2>&-"])
+@pytest.mark.parametrize("entry", ["everspan incremental", "everspan.deep"])
+def test_a_run_goes_on_when_nobody_reads_its_lines(tmp_path, entry, ending):
+    flags = f"--method finetune {' '.join(QUICK)} --out {tmp_path / 'run'}"
+    command = f"{sys.executable} -m {entry} {flags} {ending}; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], env=os.environ | {"PYTHONUNBUFFERED": "1"}, check=False)
+    assert done.returncode == 0
+    assert json.loads((tmp_path / "run" / "results.json").read_text())["tasks_done"] == 5
+    assert (tmp_path / "run" / "model.pt2").exists()
+
+
+def test_a_command_that_is_stopped_while_it_loads_says_so(monkeypatch, capsys):
+    def pressed():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(deep, "check_installed", pressed)
+    assert main(["incremental"]) == 130
+    assert capsys.readouterr().err == "\neverspan incremental: stopped\n"
 
 
 @pytest.mark.parametrize("lengths", [[[4], [2, 2, 4]], [[4], [4, 4, 8]]])  # as foretold, and longer by a half

@@ -5,6 +5,8 @@ The names are loaded when they are first used; they need the extra ``deep`` (tor
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .._lazy import lazy
@@ -48,10 +50,35 @@ __all__ = [
     "MethodSettings",
     "Plan",
     "RunSettings",
+    "check_installed",
     "herd",
     "resolve",
     "run",
     "setting",
+    "start",
 ]
 
 __getattr__, __dir__ = lazy(__name__, _HOMES)
+
+
+def check_installed() -> None:
+    """Say how to install what this part needs, where it is missing."""
+    try:
+        import safetensors  # noqa: F401
+        import torch  # noqa: F401
+    except ImportError as error:
+        raise ValueError(f"needs PyTorch and safetensors ({error}): pip install 'everspan[deep]'") from error
+
+
+def start(arguments: Sequence[str], prog: str = "everspan incremental") -> int:
+    """The command; loading PyTorch takes seconds, in which one may think better of it."""
+    try:
+        check_installed()
+        from .command import main
+    except ValueError as error:
+        print(f"{prog}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"\n{prog}: stopped", file=sys.stderr)
+        return 130
+    return main(arguments, prog)

@@ -2,6 +2,9 @@
 
 import sys
 
-from .command import main
+from ..streams import while_read
+from . import start
 
-sys.exit(main(sys.argv[1:], prog="python3 -m everspan.deep"))
+with while_read():
+    code = start(sys.argv[1:], prog="python3 -m everspan.deep")
+sys.exit(code)
