@@ -117,6 +117,13 @@ def test_figures_of_rivals_on_digits_are_those_that_were_measured(method):
     assert [float(text) for text in found] == pytest.approx(measured, abs=0.0051)
 
 
+def test_what_the_digits_are_to_show_they_show():
+    found = json.loads((ROOT / "benchmarks" / "results" / "digits.json").read_text())
+    assert len(found["promises"]) == 6
+    assert [promise for promise, kept in found["promises"].items() if not kept] == []
+    assert {len(runs) for runs in found["runs"].values()} == {10}
+
+
 def test_figures_of_weight_decay_on_small_pictures_are_those_that_were_measured():
     runs = json.loads((ROOT / "benchmarks" / "results" / "strong_small.json").read_text())["runs"]
     page = (ROOT / "docs" / "cifar100.md").read_text(encoding="utf-8")

@@ -94,7 +94,7 @@ def make_method(name, scenario=None, memory=None, engine=None, **settings):
     kind = load_method(name)
     own = kind.Settings(**({"epochs": 2, "batch_size": 8, "warmup": 0, "augment": "crop:1"} | settings))
     engine = engine or make_engine(scenario)
-    return kind(own, engine, memory or ExemplarMemory(total=12), Tiny), scenario
+    return kind(own, engine, ExemplarMemory(total=12) if memory is None else memory, Tiny), scenario
 
 
 def learned(name, tasks=2, **settings):
@@ -104,13 +104,14 @@ def learned(name, tasks=2, **settings):
     return method, scenario
 
 
-def begun(name, **settings):
-    """A method that has learned a task and begun the next, and images of old and new classes."""
-    method, scenario = learned(name, 1, **settings)
-    method.engine.begin(1, 4)
-    method.begin(scenario[1])
+def begun(name, tasks=1, **settings):
+    """A method that has learned some tasks and begun the next, and images of old and new classes."""
+    method, scenario = learned(name, tasks, **settings)
+    task = scenario[tasks]
+    method.engine.begin(tasks, task.seen)
+    method.begin(task)
     method.eval()
-    return method, torch.rand(6, 1, 8, 8), functional.one_hot(torch.arange(6) % 4, 4).float()
+    return method, torch.rand(6, 1, 8, 8), functional.one_hot(torch.arange(6) % task.seen, task.seen).float()
 
 
 def broken():

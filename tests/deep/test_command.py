@@ -99,6 +99,20 @@ def test_pictures_are_predicted_from_the_command_line(digits_run, tmp_path, caps
     assert "go with a table" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("saved", [False, True])
+def test_a_stop_says_what_is_left_of_the_run(tmp_path, capsys, monkeypatch, saved):
+    def stopped(settings, own, out, **others):
+        if saved:
+            out.mkdir()
+            (out / "checkpoint-001-00-00003.safetensors").touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "run", stopped)
+    assert main(["incremental", *QUICK, "--out", str(tmp_path / "run")]) == 130
+    left = "the same command goes on from the last checkpoint" if saved else "nothing was saved yet"
+    assert capsys.readouterr().err == f"\neverspan incremental: stopped; {left}\n"
+
+
 def test_help_names_the_recipes_of_the_method(capsys):
     with pytest.raises(SystemExit):
         main(["incremental", "--method", "rpsnet", "--help"])

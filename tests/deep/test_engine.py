@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import pytest
 import torch
@@ -87,13 +87,19 @@ def test_no_step_is_without_a_rate(epochs, steps, warmup, schedule):
     assert ((rates > 0.0) & (rates <= 2.0)).all()
 
 
-def trained(seed=0, epochs=3, engine=None, start=0):
+def trained(seed=0, epochs=3, engine=None, start=0, clipped=False):
     torch.manual_seed(start)
     engine = engine or make_engine(scenario(), seed=seed)
     module = Linear().to(engine.device)
     torch.manual_seed(time.perf_counter_ns())  # whatever state the global generator is in
+
+    def clip():
+        with torch.no_grad():
+            module.layer.weight.clamp_(min=0.0)
+
     engine.begin(0, 6)
-    engine.train(module, module.loss, torch.arange(72), Plan(epochs=epochs, batch_size=16, learning_rate=0.05))
+    plan = Plan(epochs=epochs, batch_size=16, learning_rate=0.05)
+    engine.train(module, module.loss, torch.arange(72), plan, after=clip if clipped else None)
     return module.state_dict()
 
 
@@ -106,6 +112,21 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not():
     assert same(first, trained())
     assert not same(first, trained(seed=1))
     assert not same(first, trained(start=1))
+
+
+def test_every_stage_and_every_epoch_of_every_task_draws_its_own_order():
+    engine, module, orders = make_engine(scenario(), augment="none"), Linear(), []
+
+    def loss(images, targets):
+        orders.append(images.clone())
+        return module.loss(images, targets)
+
+    for task in range(2):
+        engine.begin(task, 6)
+        for _ in range(2):
+            engine.train(module, loss, torch.arange(72), Plan(epochs=2, batch_size=72))
+    assert len(orders) == 8
+    assert not any(torch.equal(first, second) for first, second in combinations(orders, 2))
 
 
 def test_training_learns():
@@ -301,9 +322,11 @@ def test_mixed_precision_stays_near_full_precision():
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_a_recorded_step_is_the_step():
+@pytest.mark.parametrize("clipped", [False, True])
+def test_a_recorded_step_is_the_step(clipped):
     results = []
     for graphs in (False, True):
         engine = make_engine(scenario(), device=torch.device("cuda"), graphs=graphs)
-        results.append(trained(engine=engine))
+        results.append(trained(engine=engine, clipped=clipped))
+    assert (float(results[1]["layer.weight"].min()) >= 0.0) is clipped
     torch.testing.assert_close(results[0]["layer.weight"], results[1]["layer.weight"], rtol=1e-4, atol=1e-5)

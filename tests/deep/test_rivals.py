@@ -20,7 +20,7 @@ from everspan.deep.methods.wa import WA
 from everspan.deep.runs import learn_task
 from everspan.scenarios import ClassScenario, ImageSet
 
-from ._common import GRID, begun, learned, make_engine, make_method
+from ._common import GRID, begun, image_set, learned, make_engine, make_method
 
 scores = arrays("float32", (4, 5), elements=st.floats(-20.0, 20.0, width=32))
 
@@ -46,26 +46,34 @@ def test_distillation_is_the_divergence_of_its_formula(found, wanted, temperatur
     assert float(value) == pytest.approx(float(expected), rel=1e-3, abs=1e-5)
 
 
-@pytest.mark.parametrize("name", ["icarl", "wa", "bic"])
-def test_the_teacher_is_the_network_before_the_task(name):
-    method, scenario = learned(name, 1)
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [("icarl", {}), ("wa", {}), ("bic", {}), ("rpsnet", GRID), ("rpsnet", GRID | {"tasks_per_path": 1})],
+)
+def test_the_teacher_is_the_network_before_the_task(name, settings):
+    method, scenario = learned(name, 1, **settings)
     images = torch.rand(6, 1, 8, 8)
     method.eval()
     before = method.network(images).detach()
     method.engine.begin(1, 4)
     method.begin(scenario[1])
     method.learn(scenario[1])
-    torch.testing.assert_close(method.taught(images), before, rtol=1e-4, atol=1e-5)
+    assert method.train().training
+    torch.testing.assert_close(method.taught(images), before, rtol=1e-4, atol=1e-5)  # while the network is trained, too
     assert not any(p.requires_grad for p in method.scaffold.parameters())
+    method.end(scenario[1])
+    assert not len(method.scaffold)  # it is neither saved nor shipped
 
 
-def test_the_loss_of_wa_weighs_by_the_share_of_old_classes():
-    method, images, targets = begun("wa")
+@pytest.mark.parametrize("name", ["wa", "bic"])
+@pytest.mark.parametrize(("tasks", "share"), [(1, 1 / 2), (2, 2 / 3)])
+def test_the_teacher_weighs_as_much_as_its_share_of_the_classes(name, tasks, share):
+    method, images, targets = begun(name, tasks)
     with torch.no_grad():
         method.network.classifier.weight.normal_()
-    found = method.network(images)
-    expected = 0.5 * functional.cross_entropy(found, targets)
-    expected += 0.5 * distance(found[:, :2], method.taught(images), 2.0)
+    found = method.trained_scores(images)
+    expected = (1.0 - share) * functional.cross_entropy(found, targets)
+    expected += share * distance(found[:, : 2 * tasks], method.taught(images), 2.0)
     torch.testing.assert_close(method.loss(images, targets), expected)
 
 
@@ -90,7 +98,7 @@ def test_icarl_takes_the_nearest_mean_of_exemplars():
 
 
 def test_icarls_old_classes_are_what_the_teacher_says_and_new_ones_what_labels_say():
-    method, images, targets = begun("icarl", losses="sigmoids")
+    method, images, targets = begun("icarl")
     with torch.no_grad():
         method.network.classifier.weight.normal_()
     p = method.network(images).sigmoid()
@@ -138,6 +146,9 @@ def test_wa_leaves_directions_as_they_are():
     after = method.network.classifier.weight.detach()
     assert torch.equal(before[:2], after[:2])
     torch.testing.assert_close(functional.normalize(before, dim=1), functional.normalize(after, dim=1))
+    ratios = after[2:].norm(dim=1) / before[2:].norm(dim=1)  # one number for all new classes: their order stays
+    torch.testing.assert_close(ratios, ratios[:1].expand(2))
+    assert float(ratios[0]) < 0.5
 
 
 def test_was_weights_never_fall_below_zero_where_that_is_asked_for(monkeypatch):
@@ -202,6 +213,49 @@ def test_bic_holds_out_as_many_of_every_class_and_trains_on_none_of_them():
     assert counts.min() == counts.max() >= 1
     assert not network_rows & bias_rows
     assert network_rows | bias_rows == set(method.rows(scenario[1]).tolist())
+
+
+def test_bic_holds_out_its_share_of_what_the_memory_has_of_a_class():
+    scenario = ClassScenario(image_set(each=60), 2)
+    method, _ = make_method("bic", scenario, memory=ExemplarMemory(total=75), bias_epochs=1)
+    learn_task(method, scenario[0])  # 37 images a class are kept
+    method.engine.begin(1, 4)
+    method.begin(scenario[1])
+    plans, original = [], method.engine.train
+
+    def train(module, loss, rows, plan, *others, **more):
+        plans.append((plan, rows))
+        original(module, loss, rows, plan, *others, **more)
+
+    method.engine.train = train
+    method.learn(scenario[1])
+    (network_plan, _), (bias_plan, held_out) = plans
+    assert torch.bincount(method.engine.labels[held_out]).tolist() == [3, 3, 3, 3]
+    assert network_plan.unmixed == 0.0
+    assert (bias_plan.unmixed, bias_plan.weight_decay) == (1.0, 0.0)  # CutMix would hide the bias, decay draw it to 0
+
+
+def test_bic_speaks_through_every_tasks_bias_and_so_does_its_teacher():
+    method, images, _ = begun("bic", tasks=2, bias_epochs=1)
+    with torch.no_grad():
+        for bias, (alpha, beta) in zip(method.biases, [(0.5, 1.0), (2.0, -1.0), (1.5, 0.3)], strict=True):
+            bias.alpha.fill_(alpha)
+            bias.beta.fill_(beta)
+        raw, before = method.network(images), method.scaffold["teacher"](images)
+    parts = [0.5 * raw[:, :2] + 1.0, 2.0 * raw[:, 2:4] - 1.0, 1.5 * raw[:, 4:] + 0.3]
+    torch.testing.assert_close(method(images), torch.cat(parts, dim=1))
+    torch.testing.assert_close(method.trained_scores(images), torch.cat(parts, dim=1))
+    taught = torch.cat([0.5 * before[:, :2] + 1.0, 2.0 * before[:, 2:] - 1.0], dim=1)
+    torch.testing.assert_close(method.taught(images), taught)
+
+
+def test_a_bias_of_bic_stays_when_its_task_is_over():
+    method, scenario = learned("bic", 2, bias_epochs=5)
+    second = method.biases[1].alpha.item(), method.biases[1].beta.item()
+    learn_task(method, scenario[2])
+    assert (method.biases[1].alpha.item(), method.biases[1].beta.item()) == second != (1.0, 0.0)
+    assert (method.biases[2].alpha.item(), method.biases[2].beta.item()) != (1.0, 0.0)
+    assert (method.biases[0].alpha.item(), method.biases[0].beta.item()) == (1.0, 0.0)
 
 
 @pytest.mark.parametrize("name", ["bic", "rpsnet"])

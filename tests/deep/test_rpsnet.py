@@ -11,7 +11,7 @@ from torch.nn import functional
 from everspan.deep import resolve
 from everspan.deep.methods import rpsnet
 from everspan.deep.methods._base import distance
-from everspan.deep.runs import learn_task
+from everspan.deep.runs import learn_task, parameters
 
 from ._common import GRID, begun, make_method
 
@@ -134,6 +134,69 @@ def test_the_better_candidate_is_kept(monkeypatch):
     method.learn(scenario[2])
     assert len(seen) == 3
     assert torch.equal(method.grid.path, seen[1])
+
+
+def test_a_candidate_is_judged_by_the_mean_of_the_classes(monkeypatch):
+    method, _ = make_method("rpsnet", **GRID)
+    labels = method.engine.labels
+    rows = torch.cat([(labels == 0).nonzero()[:8, 0], (labels == 1).nonzero()[:2, 0], (labels == 4).nonzero()[:1, 0]])
+    guesses = torch.tensor([0] * 8 + [1, 5] + [5])  # 9 of 11 are right, but one class in three is never seen
+
+    def scores(module, images):
+        assert torch.equal(images, method.engine.images[rows])
+        return functional.one_hot(guesses, 6).float()
+
+    monkeypatch.setattr(method.engine, "scores", scores)
+    assert method.judge(rows) == pytest.approx((1.0 + 0.5 + 0.0) / 3)
+
+
+@pytest.mark.parametrize(("share", "each"), [(0.1, 1), (0.25, 3), (0.5, 6)])
+def test_the_share_that_is_held_out_is_that_of_every_class(share, each):
+    method, scenario = make_method("rpsnet", **GRID, held_out_share=share)
+    rows = torch.from_numpy(scenario[0].train)  # 12 of each of two classes
+    held, rest = method.split(rows)
+    assert torch.bincount(method.engine.labels[held]).tolist() == [each, each]
+    assert sorted([*held.tolist(), *rest.tolist()]) == sorted(rows.tolist())
+
+
+def test_every_candidate_starts_where_the_task_before_ended(monkeypatch):
+    method, scenario = make_method("rpsnet", **(GRID | {"candidates": 3}))
+    for task in scenario[:2]:
+        learn_task(method, task)
+    known = {name: t.clone() for name, t in method.grid.state_dict().items()}
+    starts, original = [], method.engine.train
+
+    def train(*arguments, **more):
+        starts.append({name: t.clone() for name, t in method.grid.state_dict().items()})
+        original(*arguments, **more)
+
+    monkeypatch.setattr(method.engine, "train", train)
+    method.engine.begin(2, 6)
+    method.begin(scenario[2])
+    method.learn(scenario[2])
+    assert len(starts) == 3
+    for start in starts:
+        assert torch.equal(start["fixed"], known["path"])
+        for name in known.keys() - {"path", "fixed"}:
+            now = start[name]
+            if name.startswith("classifier."):
+                assert not now[4:].any()
+                now = now[:4]
+            assert torch.equal(now, known[name])
+
+
+def test_what_is_counted_is_what_is_on_a_path_and_it_grows_at_a_switch_alone():
+    method, scenario = make_method("rpsnet", **GRID)
+    one = (9 * 4 + 8, 9 * (4 * 8 + 8 * 8) + 32, 9 * 2 * 8 * 8 + 32)  # a module of every layer: 1, 4, 8 and 8 channels
+    past = 9 * 4 * 8 + 16  # what leads past the second layer
+    counts = []
+    for task in scenario:
+        learn_task(method, task)
+        at_work = (method.grid.path | method.grid.fixed).sum(dim=1).tolist()
+        counts.append(parameters(method) - 9 * task.seen)  # 8 weights and a bias a class
+        assert counts[-1] == past + sum(n * size for n, size in zip(at_work, one, strict=True))
+    assert counts[0] == counts[1] == past + sum(one)
+    assert counts[1] < counts[2] <= counts[1] + sum(one)
 
 
 def test_after_short_trials_the_best_path_is_trained_in_full_on_all_images(monkeypatch):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from everspan.deep import IncrementalModel
 from everspan.deep.methods.hlll import HLLL
 from everspan.deep.runs import run
 from everspan.deep.settings import resolve
@@ -78,6 +80,29 @@ def test_what_a_method_learns_from_its_own_weights_is_the_same_after_a_stop(tmp_
         run(settings, own, tmp_path / "broken", every=0.0, progress=stopped_after(stop), note=lambda line: None)
     finished(data, tmp_path / "broken", **changes)
     assert outcome(tmp_path / "whole") == outcome(tmp_path / "broken")
+
+
+@pytest.mark.parametrize(
+    ("method", "changes"),
+    [
+        ("hlll", {}),
+        ("hlll", {"recipe": "best", "flip_test": True, "shift_test": 1}),
+        *((method, {}) for method in ("icarl", "wa", "bic", "replay", "finetune", "joint")),
+        ("rpsnet", {"widths": (4, 8), "modules": 3, "candidates": 2, "tasks_per_path": 1, "optimiser": "adam"}),
+    ],
+)
+def test_a_model_without_its_images_is_as_right_as_the_run_says(tmp_path, data, method, changes):
+    learns = {"backbone": "small", "epochs": 12, "learning_rate": 0.1, "memory_total": 24}
+    results = finished(data, tmp_path / "run", method=method, **(learns | changes))
+    with np.load(data) as arrays:
+        images, labels = arrays["test_images"], arrays["test_labels"].astype(str)
+    Path(data).unlink()
+    guesses = np.array(IncrementalModel.load(tmp_path / "run").predict(images))
+    order = np.array(results["class_order"]).astype(str).reshape(3, 2)
+    by_task = [100.0 * np.mean((guesses == labels)[np.isin(labels, names)]) for names in order]
+    assert by_task == pytest.approx(results["accuracy_matrix"][-1])
+    assert np.mean(by_task) == pytest.approx(results["last_accuracy"])
+    assert len(set(guesses)) > 1
 
 
 def test_other_files_in_the_folder_are_left_alone(tmp_path, data):
