@@ -18,15 +18,10 @@ cores) with
 """
 
 # isort: off
-import common  # first: it sets one thread before numpy is loaded
+from small_pictures import GRID, LIGHT, learn_all, line  # first: it sets one thread before numpy is loaded
 # isort: on
 
-import argparse
-from concurrent.futures import ProcessPoolExecutor
-
-import numpy as np
 import torch
-from small_pictures import GRID, LIGHT, learn
 from torch.nn import functional
 
 from everspan.deep.methods.rpsnet import RPSNet
@@ -70,24 +65,13 @@ KINDS = {
     "the positive terms of that": {"method": "rpsnet_small:Positive", "outputs": 100},
     "recipe strong, with zeros": {"method": "rpsnet", "outputs": 100, "recipe": "strong", **LIGHT},
 }
-
-
-def one(kind):
-    return learn(GRID | {"augment": "crop:2,flip,turn"} | KINDS[kind])
+CASES = {name: GRID | {"augment": "crop:2,flip,turn"} | given for name, given in KINDS.items()}
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--jobs", type=int, default=2)
-    arguments = parser.parse_args()
-    with ProcessPoolExecutor(arguments.jobs) as pool:
-        runs = dict(zip(KINDS, pool.map(one, KINDS), strict=True))
-    for kind, results in runs.items():
-        print(
-            f"{kind:34s} {results['average_incremental_accuracy']:6.2f} {results['last_accuracy']:6.2f}   "
-            f"{' '.join(f'{value:.0f}' for value in results['curve'])}   {results['seconds']:.0f} s"
-        )
-    common.write("rpsnet_small", {"measured": common.measured(np, torch), "runs": runs})
+    runs = learn_all("rpsnet_small", CASES, __doc__)
+    for name in CASES:
+        print(line(name, runs[name]))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,13 @@ Pictures are 16 x 16; 200 training images a class are learned, and 50 others of 
 tasks of ten classes of order 1993, 800 exemplars.
 """
 
+# isort: off
+import common  # first: it sets one thread before numpy is loaded
+# isort: on
+
+import argparse
 import tempfile
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 import numpy as np
@@ -47,3 +53,28 @@ def learn(given):
         results = run(*settings, Path(folder), images=small_pictures(), every=1e9, note=lambda line: None)
     kept = ("average_incremental_accuracy", "last_accuracy", "forgetting", "curve", "accuracy_matrix", "settings")
     return {key: results[key] for key in kept} | {"seconds": results["timing"]["seconds"]}
+
+
+def learn_all(file, cases, about):
+    """The runs of all cases, which are settings by name; what is in the results' file already is not learned again."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--again", action="store_true", help="learn all of them anew")
+    arguments = parser.parse_args()
+    runs = {} if arguments.again else common.read(file).get("runs", {})
+    with ProcessPoolExecutor(arguments.jobs) as pool:
+        waiting = {pool.submit(learn, given): name for name, given in cases.items() if name not in runs}
+        for done in as_completed(waiting):
+            runs[waiting[done]] = done.result()
+            common.write(file, {"measured": common.measured(np, torch), "runs": runs})
+            print(f"{len(runs)} of {len(cases)} runs are there", flush=True)
+    return runs
+
+
+def line(name, results):
+    """What a person looks for first."""
+    return (
+        f"{name:34s} {results['average_incremental_accuracy']:6.2f} {results['last_accuracy']:6.2f}"
+        f" {results['forgetting']:6.2f}   {' '.join(f'{value:.0f}' for value in results['curve'])}"
+        f"   {results['seconds']:.0f} s"
+    )

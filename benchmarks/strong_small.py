@@ -23,16 +23,7 @@ missing. Run it (about an hour and a half on 2 cores) with
     EVERSPAN_DATA=PARENT_OF_CIFAR python benchmarks/strong_small.py
 """
 
-# isort: off
-import common  # first: it sets one thread before numpy is loaded
-# isort: on
-
-import argparse
-from concurrent.futures import ProcessPoolExecutor, as_completed
-
-import numpy as np
-import torch
-from small_pictures import GRID, LIGHT, learn
+from small_pictures import GRID, LIGHT, learn_all, line
 
 SMALL = {"backbone": "small"}
 METHODS = {
@@ -45,36 +36,17 @@ METHODS = {
     "replay": {"recipe": "strong", **SMALL},
 }
 DECAYS = (1.5e-4, 5e-4, 1.5e-3, 5e-3, 1.5e-2)
-
-
-def one(method, decay):
-    return learn(LIGHT | {"method": method, "warmup": 2, "weight_decay": decay} | METHODS[method])
-
-
-def name(method, decay):
-    return f"{method} {decay:g}"
+CASES = {
+    f"{name} {decay:g}": LIGHT | {"method": name, "warmup": 2, "weight_decay": decay} | given
+    for name, given in METHODS.items()
+    for decay in DECAYS
+}
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--again", action="store_true", help="learn again what is in the results already")
-    arguments = parser.parse_args()
-    runs = {} if arguments.again else common.read("strong_small").get("runs", {})
-    cases = [(method, decay) for method in METHODS for decay in DECAYS]
-    with ProcessPoolExecutor(arguments.jobs) as pool:
-        waiting = {pool.submit(one, *case): name(*case) for case in cases if name(*case) not in runs}
-        for done in as_completed(waiting):
-            runs[waiting[done]] = done.result()
-            common.write("strong_small", {"measured": common.measured(np, torch), "runs": runs})
-            print(f"{len(runs)} of {len(cases)} runs are there", flush=True)
-    for method, decay in cases:
-        results = runs[name(method, decay)]
-        print(
-            f"{method:8s} {decay:7g}  {results['average_incremental_accuracy']:6.2f} {results['last_accuracy']:6.2f}"
-            f" {results['forgetting']:6.2f}   {' '.join(f'{value:.0f}' for value in results['curve'])}"
-            f"   {results['seconds']:.0f} s"
-        )
+    runs = learn_all("strong_small", CASES, __doc__)
+    for name in CASES:
+        print(line(name, runs[name]))
 
 
 if __name__ == "__main__":

@@ -138,6 +138,20 @@ def test_figures_of_weight_decay_on_small_pictures_are_those_that_were_measured(
             assert [float(text) for text in re.findall(r"[\d.]+", cell)] == pytest.approx(measured, abs=0.051)
 
 
+@pytest.mark.parametrize("where", ["docs/methods/wa.md", "benchmarks/wa_small.py"])
+def test_figures_of_wa_on_small_pictures_are_those_that_were_measured(where):
+    runs = json.loads((ROOT / "benchmarks" / "results" / "wa_small.json").read_text())["runs"]
+    rows = re.findall(r"^\| (as it is|with [\w ]+) \|(.+)\|(.+)\|(.+)\|$", (ROOT / where).read_text(), flags=re.M)
+    assert 3 * len(rows) == len(runs)
+    for kind, *cells in rows:
+        own = [runs[f"{kind} {seed}"] for seed in range(3)]
+        names = ("average_incremental_accuracy", "last_accuracy", "forgetting")
+        for name, cell in zip(names, cells, strict=True):
+            values = [run[name] for run in own]
+            found = [float(text) for text in re.findall(r"[\d.]+", cell)]
+            assert found == pytest.approx([np.mean(values), *values][: len(found)], abs=0.0051)
+
+
 def test_tests_named_in_the_notes_exist():
     notes = (ROOT / "docs" / "notes-on-the-paper.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`(test_\w+)`", notes))
