@@ -1,4 +1,4 @@
-"""WA's recipe paper, and what its authors' code has besides: positive weights, and later steps of the rate.
+"""WA's recipe paper with positive weights, as its authors have it, and with steps of the rate as late as in DER's code.
 
 Measured on 2 cores (AMD EPYC), 2026-11-19, means of three seeds (each of them); raw numbers in results/wa_small.json:
 

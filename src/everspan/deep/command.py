@@ -73,7 +73,7 @@ def main(arguments: Sequence[str], prog: str = "everspan incremental") -> int:
     """Run the command; returns the exit code."""
     try:
         options = vars(parser(prog, _known(arguments)).parse_args(arguments))
-        return _run(options, prog)
+        return _run(options)
     except OSError as error:
         went_on = "; what was saved goes on with the same command" if error.errno in (ENOSPC, EFBIG, EDQUOT) else ""
         print(f"{prog}: {error}{went_on}", file=sys.stderr)
@@ -81,12 +81,12 @@ def main(arguments: Sequence[str], prog: str = "everspan incremental") -> int:
     except (ValueError, FloatingPointError, argparse.ArgumentError) as error:
         print(f"{prog}: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print(f"\n{prog}: stopped", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        print(f"\n{prog}: {'; '.join(['stopped', *stop.args])}", file=sys.stderr)
         return 130
 
 
-def _run(options: dict[str, Any], prog: str) -> int:
+def _run(options: dict[str, Any]) -> int:
     out, folder, jobs = options.pop("out"), options.pop("data_dir"), options.pop("jobs")
     every, no_export = options.pop("checkpoint_seconds"), options.pop("no_export")
     if jobs is not None:
@@ -101,8 +101,7 @@ def _run(options: dict[str, Any], prog: str) -> int:
     except KeyboardInterrupt:
         saved = out.is_dir() and has_checkpoints(out)
         left = "the same command goes on from the last checkpoint" if saved else "nothing was saved yet"
-        print(f"\n{prog}: stopped; {left}", file=sys.stderr)
-        return 130
+        raise KeyboardInterrupt(left) from None
     finally:
         signal.signal(signal.SIGTERM, previous)
     print("\n".join(summary(results)))
