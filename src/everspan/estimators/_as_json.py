@@ -12,15 +12,12 @@ from .. import checks, learners
 from ..functions import ReLU
 from ..names import decoded, encoded
 
-_OBJECTS = {  # parameters may be these, by name
-    kind.__name__: kind
-    for kind in (
-        ReLU,
-        *(getattr(learners, name) for name in learners.__all__),
-        *(kind for kind in (type(check) for check in checks.CHECKS.values())),
-    )
-    if isinstance(kind, type) and dataclasses.is_dataclass(kind)
-}
+_KINDS = (
+    *(learners.Auto, learners.Averaging, learners.BayesPoint, learners.HardMargin, learners.Logistic, learners.Ridge),
+    *(learners.TwoLayer, ReLU),
+    *(type(check) for check in checks.CHECKS.values()),
+)
+_OBJECTS = {kind.__name__: kind for kind in _KINDS}  # parameters may be these, by name
 
 
 def text_of(name: str, value: Any) -> Any:
@@ -61,15 +58,24 @@ def parameter(text: Any) -> Any:
 
 
 def labels_text(labels: NDArray[Any]) -> dict[str, Any]:
+    """Labels in terms of JSON; TypeError where they are of a kind that a file does not keep."""
+    if labels.dtype.kind not in _LABEL_KINDS:
+        raise TypeError(f"labels of type {labels.dtype} cannot be saved: make them text, numbers or truth values")
     return {"dtype": labels.dtype.str, "labels": [encoded(label) for label in labels.tolist()]}
 
 
 def labels_of(text: Any) -> NDArray[Any]:
-    dtype = np.dtype(str(text["dtype"]))
-    if dtype.kind not in "biufUO":
+    """Labels from JSON; text is as wide as the longest label, whatever the file says."""
+    dtype, values = np.dtype(str(text["dtype"])), [decoded(label) for label in text["labels"]]
+    if dtype.kind not in _LABEL_KINDS:
         raise ValueError("labels")
-    values = [decoded(label) for label in text["labels"]]
-    labels = np.empty(len(values), dtype=object) if dtype.kind == "O" else np.array(values, dtype=dtype)
-    if dtype.kind == "O":
-        labels[:] = values
+    if dtype.kind == "U":
+        if not all(isinstance(value, str) for value in values):
+            raise ValueError("labels")
+        return np.array(values, dtype=str)
+    labels = np.empty(len(values), dtype=dtype)
+    labels[:] = values
     return labels
+
+
+_LABEL_KINDS = "biufUO"

@@ -10,9 +10,9 @@ from typing import Any, Self
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from ..store import StoreError, read, write
+from ..store import Contents, StoreError, as_stored, read, write
 from ._on_disk import OnDisk
-from ._restoring import parameters_of, restore
+from ._restoring import damage_said, parameters_of, restore
 from ._saving import contents_of
 
 EAGER = 2000  # tasks up to which a file is read at once
@@ -24,16 +24,27 @@ class Filed(BaseEstimator):  # type: ignore[misc]
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write all that was learned into one file, in the place of any that is there.
 
-        The file is an SQLite database without pickle (docs/format.md); NAME.everspan is the custom. It is whole at
-        every moment: if writing fails, what was there stays. Certificates of past refinements are not kept.
+        The file is an SQLite database without pickle (docs/format.md), usually called NAME.everspan. At every moment
+        it is whole. The contents are checked as `load` checks them before anything is written, and if writing fails,
+        the old file stays. Certificates of past refinements are not saved.
 
         Parameters
         ----------
         path : path
-            Any existing file there must be one of everspan's.
+            An existing file there must be one of everspan's. If this model was loaded from it or saved to it, and
+            another model or process has changed it since, `everspan.store.StaleError` says so and the file stays.
         """
         check_is_fitted(self, "history_")
-        write(path, contents_of(self))
+        self._saved = write(path, self._loadable_contents(), self.__dict__.get("_saved"))
+
+    def _loadable_contents(self) -> Contents:
+        """All that is to be saved; ValueError if `load` would refuse it."""
+        contents = contents_of(self)
+        try:
+            type(self)._from_contents(as_stored(contents))
+        except ValueError as error:
+            raise ValueError(f"this model cannot be saved, because it could not be loaded again: {error}") from error
+        return contents
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -43,22 +54,30 @@ class Filed(BaseEstimator):  # type: ignore[misc]
         wrong with it. Of a file with many thousands of tasks only what they share is read at once, and tasks when they
         are asked for; if the file has changed by then, that is said.
         """
-        contents = read(path, EAGER)
+        contents, version = read(path, EAGER)
         try:
-            kind, parameters = parameters_of(contents)
-            if kind != cls.__name__:
-                raise StoreError(f"holds a {kind:.60}: load it with that")
-            model = cls()
-            unknown = set(parameters) ^ set(model.get_params(deep=False))
-            if unknown:
-                raise StoreError(f"has parameters that this everspan has not, or lacks some: {sorted(unknown)!r:.80}")
-            model.set_params(**parameters)
-            model._rules()
-            restore(model, contents)
-        except (StoreError, ValueError, TypeError) as error:
+            model = cls._from_contents(contents)
+        except ValueError as error:
             raise StoreError(f"{path}: {error}") from error
+        model._saved = version
         if "history_" not in model.__dict__:
-            model._on_disk = OnDisk(Path(path).resolve(), model._change, contents.about["tasks"])
+            model._on_disk = OnDisk(Path(path).resolve(), version, contents.about["tasks"])
+        return model
+
+    @classmethod
+    def _from_contents(cls, contents: Contents) -> Self:
+        """The estimator with these contents; ValueError says what is wrong with them."""
+        kind, parameters = parameters_of(contents)
+        if kind != cls.__name__:
+            raise StoreError(f"holds a {kind:.60}: load it with that")
+        model = cls()
+        unknown = set(parameters) ^ set(model.get_params(deep=False))
+        if unknown:
+            raise StoreError(f"has parameters that this everspan has not, or lacks some: {sorted(unknown)!r:.80}")
+        model.set_params(**parameters)
+        with damage_said():
+            model._rules()
+        restore(model, contents)
         return model
 
     def __getattr__(self, name: str) -> Any:

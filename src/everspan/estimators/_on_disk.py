@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..names import key_of
-from ..store import TASK, Contents, StaleError, StoreError, change_of, known_keys, read, read_tasks, reading
+from ..store import TASK, Contents, StoreError, Version, known_keys, read, read_tasks, reading
 from ._restoring import restore_tasks
 from ._tables import task_names
 
@@ -17,14 +17,14 @@ _READS = 200  # after which all is read: the next ones cost no more
 class OnDisk:
     """Where the tasks of a model are, as long as they are not in memory."""
 
-    def __init__(self, path: Path, change: int, tasks: int) -> None:
-        self.path, self.change, self.tasks = path, change, tasks
+    def __init__(self, path: Path, version: Version, tasks: int) -> None:
+        self.path, self.version, self.tasks = path, version.copy(), tasks
         self.reads = 0
         self._last: tuple[list[Hashable], Any] = ([], None)
 
     def load_all(self, model: Any) -> None:
-        contents = read(self.path)
-        self._same(int(contents.about.get("change", 0)))
+        contents, version = read(self.path)
+        self.version.require_same(self.path, version)
         self._give(model, contents)
         if len(model._places) != self.tasks:
             raise StoreError(f"{self.path}: is damaged: it has not as many tasks as it says")
@@ -46,7 +46,7 @@ class OnDisk:
         """Those of these names that are tasks."""
         keys = {key_of(name): name for name in names}
         with reading(self.path) as connection:
-            self._same(change_of(connection))
+            self.version.require(self.path, connection)
             return {keys[key] for key in known_keys(connection, keys)}
 
     def _part(self, model: Any, names: list[Hashable]) -> Any:
@@ -55,7 +55,7 @@ class OnDisk:
         except TypeError:
             return None
         with reading(self.path) as connection:
-            self._same(change_of(connection))
+            self.version.require(self.path, connection)
             found = read_tasks(connection, keys)
         known = {row[TASK.index("key")] for row in found.tasks}
         unknown = next((name for name, key in zip(names, keys, strict=True) if key not in known), None)
@@ -81,7 +81,3 @@ class OnDisk:
             restore_tasks(model, contents)
         except StoreError as error:
             raise StoreError(f"{self.path}: {error}") from error
-
-    def _same(self, change: int) -> None:
-        if change != self.change:
-            raise StaleError(f"{self.path}: has been changed since it was opened: load it again")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -34,7 +34,7 @@ _WRONG = (
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def damage_said() -> Iterator[None]:
     """Whatever goes wrong with contents is damage."""
     try:
         yield
@@ -44,20 +44,20 @@ def _told() -> Iterator[None]:
         raise StoreError(f"is damaged: {type(error).__name__} {reason(error)}") from error
 
 
-@_told()
+@damage_said()
 def restore(model: Any, contents: Contents) -> None:
     """Make a fresh estimator what these contents say."""
     _restore(model, contents)
 
 
-@_told()
+@damage_said()
 def parameters_of(contents: Contents) -> tuple[str, dict[str, Any]]:
     """The kind of an estimator, and its parameters."""
     parameters = {str(name): parameter(text) for name, text in contents.about["parameters"].items()}
     return str(contents.about["kind"]), parameters
 
 
-@_told()
+@damage_said()
 def restore_tasks(model: Any, contents: Contents) -> None:
     """Give these tasks, and no others, to an estimator whose shared state is there."""
     _restore_tasks(model, contents)
@@ -66,15 +66,14 @@ def restore_tasks(model: Any, contents: Contents) -> None:
 def _restore(model: Any, contents: Contents) -> None:
     """The shared state; the tasks too, where the contents have them."""
     about, arrays = contents.about, contents.arrays
-    for name, values in arrays.items():
-        _require(values.dtype != np.float64 or bool(np.isfinite(values).all()), f"{name} is not finite")
+    _require_finite(arrays)
     columns = about["columns"]
     _require(type(columns) is int and columns >= 1, "columns")
     model.n_features_in_ = columns
     if about["column_names"] is not None:
         model.feature_names_in_ = np.array([str(name) for name in about["column_names"]], dtype=object)
         _require(len(model.feature_names_in_) == columns, "column_names")
-    model._entropy, model._change = int(about["entropy"]), int(about.get("change", 0))
+    model._entropy = int(about["entropy"])
     model._bases = _bases(arrays, about["versions"])
     basis = model._bases[-1]
     _require(basis is not None, "the newest basis")
@@ -110,14 +109,35 @@ def _restore_tasks(model: Any, contents: Contents) -> None:
         for position in range(len(model.history_)):
             wanted = sizes[position] if sizes and sizes[position] > 2 else 1
             _require(len(model.predictors_.of_task(position)) == wanted, "as many predictors as a task has")
-    seen = TASK.index("seen")
-    for row in contents.tasks:
-        _require(row[seen] is None or (isinstance(row[seen], bytes) and len(row[seen]) % 4 == 0), "seen")
-    model._seen = {
-        event.task: row[seen]
-        for event, row in zip(model.history_, contents.tasks, strict=True)
-        if row[seen] is not None
-    }
+    model._seen = _blobs(model.history_, contents, "seen")
+    model._texts = _blobs(model.history_, contents, "texts")
+
+
+def _blobs(history: History, contents: Contents, column: str) -> dict[Hashable, bytes]:
+    """What tasks have in a column, those that have anything."""
+    place = TASK.index(column)
+    values = [row[place] for row in contents.tasks]
+    for value in values:
+        whole = column != "seen" or value is None or len(value) % 4 == 0
+        _require((value is None or isinstance(value, bytes)) and whole, column)
+    return {event.task: value for event, value in zip(history, values, strict=True) if value is not None}
+
+
+@damage_said()
+def require_sound(
+    tasks: list[tuple[Any, ...]], predictors: list[tuple[Any, ...]], arrays: dict[str, NDArray[Any]]
+) -> None:
+    """Raise ValueError if rows or arrays that are to be written would be refused when they are read."""
+    for row in tasks:
+        event_of(tuple(None if isinstance(value, float) and math.isnan(value) else value for value in row))
+    for row in predictors:
+        _kept(dict(zip(PREDICTOR, row, strict=True)))
+    _require_finite(arrays)
+
+
+def _require_finite(arrays: dict[str, NDArray[Any]]) -> None:
+    for name, values in arrays.items():
+        _require(values.dtype != np.float64 or bool(np.isfinite(values).all()), f"{name} is not finite")
 
 
 def _require(fine: bool, what: str) -> None:

@@ -15,10 +15,11 @@ from .. import __version__
 from ..functions import FunctionRepresentation
 from ..names import encoded, key_of
 from ..representation import Representation
-from ..store import TASK, Contents, Writer, put, put_arrays, put_facts, replace_all, write
+from ..store import TASK, Contents, StaleError, Writer, put, put_arrays, put_facts, replace_all, write
 from ..tasks import Array, TaskEvent
 from ._as_json import labels_text, text_of
 from ._predictors import Kept
+from ._restoring import require_sound
 
 
 def contents_of(model: Any) -> Contents:
@@ -31,11 +32,12 @@ class Journal:
     """A file that follows an estimator: what a task changed is one transaction."""
 
     def __init__(self, path: str | os.PathLike[str], model: Any) -> None:
-        """Of a model as it was loaded from this file, or that is written into it now if there is none."""
-        if "_change" not in model.__dict__ or not Path(path).exists():
-            write(path, contents_of(model), new=True)
-            model._change = 0
-        self._writer, self._model = Writer(path, model._change), model
+        """Of a model that was loaded from this file; another model is written into a new file now."""
+        if "_saved" not in model.__dict__:
+            model._saved = write(path, model._loadable_contents(), new=True)
+        elif not Path(path).exists():
+            raise StaleError(f"{path}: was removed after it was loaded")
+        self._writer, self._model = Writer(path, model._saved), model
         self._note()
 
     def open(self) -> None:
@@ -58,6 +60,7 @@ class Journal:
             arrays |= _own_arrays(model)
         gone = [f"basis/{v}" for v, width in enumerate(facts["versions"]) if width is None]
         rows, predictors = _rows_of(model, sorted(model._position(task) for task in tasks))
+        require_sound(rows, predictors, arrays)
         with self._writer.transaction() as connection:
             put_facts(connection, {key: fact for key, fact in facts.items() if self._facts.get(key) != fact})
             put_arrays(connection, arrays)
@@ -73,7 +76,7 @@ class Journal:
 
     def rewrite(self) -> None:
         """All of the model anew, in one transaction: a task was forgotten."""
-        contents = contents_of(self._model)
+        contents = self._model._loadable_contents()
         with self._writer.transaction() as connection:
             replace_all(connection, contents)
         self._note()
@@ -130,12 +133,13 @@ def _own_arrays(model: Any) -> dict[str, NDArray[Any]]:
 def _rows_of(model: Any, positions: Iterable[int]) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
     """The rows of tasks and of their predictors."""
     codes, means = getattr(model, "_label_set_of", None), model.predictors_._means
-    seen, tasks, predictors = getattr(model, "_seen", {}), [], []
+    seen, texts = getattr(model, "_seen", {}), getattr(model, "_texts", {})
+    tasks, predictors = [], []
     for position in positions:
         own = model.predictors_.of_task(position)
         mean = means.get(own.start) if len(own) else None
         event, code = model.history_[position], None if codes is None else codes[position]
-        tasks.append(_task_row(position, event, code, mean, seen.get(event.task)))
+        tasks.append(_task_row(position, event, code, mean, seen.get(event.task), texts.get(event.task)))
         predictors += [_predictor_row(position, place, model.predictors_.at(i)) for place, i in enumerate(own)]
     return tasks, predictors
 
@@ -150,11 +154,12 @@ def _arrays_of(known: Representation) -> Iterator[tuple[str, NDArray[Any]]]:
 
 
 def _task_row(
-    position: int, event: TaskEvent, code: int | None, mean: Array | None, seen: bytes | None
+    position: int, event: TaskEvent, code: int | None, mean: Array | None, seen: bytes | None, texts: bytes | None
 ) -> tuple[Any, ...]:
     values = {name: getattr(event, name, None) for name in TASK}
     values |= {"position": position, "key": key_of(event.task), "name": encoded(event.task), "met": int(event.met)}
-    values |= {"label_set": code, "mean": None if mean is None else mean.tobytes(), "seen": seen}
+    values |= {"label_set": code, "mean": None if mean is None else mean.tobytes()}
+    values |= {"seen": seen, "texts": texts}
     return tuple(values[name] for name in TASK)
 
 

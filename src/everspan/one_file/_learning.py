@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,14 @@ import numpy as np
 from ..estimators import DriftWarning, LifelongClassifier, LifelongRegressor
 from ..estimators._saving import Journal
 from ..store import StaleError, StoreError, reason
-from ..tables import Grouped, Preparation, Scan, TableError, TableFile, guess_columns
+from ..tables import MEMORY, Grouped, Preparation, Scan, TableError, TableFile, guess_columns
 from ..tasks import TaskEvent
 from ._opening import open_model
 from ._seen import digests, new_rows, with_rows
+from ._texts import text_positions, texts_with
 
-_TOGETHER = 256  # tasks that are learned, and committed, together at most
+_OVERHEAD = 512  # bytes of a task beside its rows and labels
+Task = tuple[str, Any, Any]  # name, rows as numbers, labels
 Progress = Callable[[str, int, int], None]
 
 
@@ -60,7 +61,7 @@ def learn(
     drop: Sequence[str] = (),
     all_rows: bool = False,
     parameters: Mapping[str, Any] | None = None,
-    memory: int | None = None,
+    memory: int = MEMORY,
     folder: Path | None = None,
     progress: Progress | None = None,
 ) -> Learned:
@@ -69,8 +70,8 @@ def learn(
     Parameters
     ----------
     path : path
-        The file, NAME.everspan; made if there is none. Tasks are in it as they are learned, a few at a time, and
-        whatever happens it is whole.
+        The file, NAME.everspan; made if there is none. Tasks are committed to it about once a second while they are
+        learned, and whatever happens it is whole.
     table : path
         CSV, gzipped CSV, Parquet or Arrow, one labelled row an example. It may be larger than memory, and the rows of a
         task may be anywhere in it.
@@ -84,8 +85,8 @@ def learn(
         Learn also rows that are the same as some learned before.
     parameters : dict, optional
         Of the estimator that a new file is made with; goal="excess" if nothing else is said.
-    memory : int, optional
-        Bytes that the rows at hand may take.
+    memory : int
+        Bytes that the rows held at one time may take, unless one task has more.
     folder : path, optional
         Where rows are sorted by task, if they do not fit.
     progress : function, optional
@@ -94,7 +95,6 @@ def learn(
     started, path = time.perf_counter(), Path(path)
     if path.is_dir() or not path.absolute().parent.is_dir():
         raise StoreError(f"{path}: is a folder, or would be in one that is not there")
-    settings: dict[str, Any] = {} if memory is None else {"memory": memory}
     while True:
         report, model, source = Learned(path), open_model(path) if path.exists() else None, TableFile.open(table)
         scan = _scanned(source, model, report, task_column, target_column, kind, drop, progress)
@@ -105,8 +105,8 @@ def learn(
                 f"{path}: has its parameters from when it was made: {', '.join(sorted(changed))} cannot change"
             )
         try:
-            tasks = iter(Grouped(source, scan, folder=folder, **settings))
-            _Work(path, model, report, all_rows, len(scan.counts), progress).do(tasks)
+            tasks = Grouped(source, scan, memory=memory // 2, folder=folder)
+            Work(path, model, report, all_rows, len(scan.counts), memory, progress).do(tasks)
         except _OtherTable:
             continue
         report.rows, report.seconds = sum(scan.counts), time.perf_counter() - started
@@ -185,36 +185,73 @@ class _OtherTable(StoreError):
 
 
 @dataclass
-class _Work:
-    """The tasks of a table on their way into a file."""
+class Pace:
+    """How many tasks are learned and committed together: as many as take about a second.
+
+    So the first tasks are in the file within five seconds, and what a stop can lose is never older than that, unless
+    one task alone takes longer.
+    """
+
+    size: int = 1
+    most: int = 512
+
+    def took(self, tasks: int, seconds: float) -> None:
+        if seconds > 2.0:
+            self.size = max(1, tasks // 2)
+        elif seconds < 1.0 and tasks >= self.size:
+            self.size = min(2 * self.size, self.most)
+
+
+@dataclass
+class Work:
+    """The tasks of a table on their way into a model and, if it has one, into its file."""
 
     path: Path
     model: Any
     report: Learned
-    all_rows: bool
-    tasks: int
-    progress: Progress | None
+    all_rows: bool = False
+    tasks: int = 0
+    memory: int = MEMORY
+    progress: Progress | None = None
+    to_file: bool = True
     done: int = 0
     journal: Journal | None = None
 
-    def do(self, tasks: Iterator[tuple[str, Any, Any]]) -> None:
+    def do(self, tasks: Iterable[Task]) -> None:
+        pace = Pace()
         try:
-            while waiting := list(islice(tasks, _TOGETHER)):
-                while True:
-                    try:
-                        self._learn(waiting)
-                        break
-                    except StaleError:  # another process was faster: take up what it did, and try again
-                        self._close()
-                        self._take_up()
+            for waiting in self._waiting(tasks, pace):
+                started = time.perf_counter()
+                self._learn_and_commit(waiting)
+                pace.took(len(waiting), time.perf_counter() - started)
                 self.done += len(waiting)
                 if self.progress is not None:
                     self.progress("learning", self.done, self.tasks)
         finally:
             self._close()
 
+    def _waiting(self, tasks: Iterable[Task], pace: Pace) -> Iterator[list[Task]]:
+        """The next tasks: as many as the pace says, but no more bytes than there is room for."""
+        waiting, held = list[Task](), 0
+        for name, X, y in tasks:
+            waiting.append((name, X, y))
+            held += X.nbytes + y.nbytes + _OVERHEAD
+            if len(waiting) >= pace.size or held >= self.memory // 8:  # new rows are copied once, so a quarter
+                yield waiting
+                waiting, held = [], 0
+        if waiting:
+            yield waiting
+
+    def _learn_and_commit(self, waiting: list[Task]) -> None:
+        while True:
+            try:
+                return self._learn(waiting)
+            except StaleError:  # another process was faster: take up what it did, and try again
+                self._close()
+                self._take_up()
+
     def _take_up(self) -> None:
-        """The file as another process left it; it may have made it, from another table."""
+        """Load the file as another process left it; that process may have made it from another table."""
         before, self.model = self.model.table_, open_model(self.path)
         if getattr(self.model, "table_", None) != before:
             raise _OtherTable(f"{self.path}: another process has made it of another table meanwhile")
@@ -224,10 +261,10 @@ class _Work:
             self.journal.close()
         self.journal = None
 
-    def _learn(self, waiting: list[tuple[str, Any, Any]]) -> None:
+    def _learn(self, waiting: list[Task]) -> None:
         """Learn what is new of some tasks, and commit it."""
         seen: dict[Any, bytes] = getattr(self.model, "_seen", {})
-        given, after = [], {}
+        given, after = list[Task](), dict[str, tuple[bytes, bytes | None]]()
         known_rows, nothing = 0, 0
         for name, X, y in waiting:
             found = digests(X, y)
@@ -236,23 +273,35 @@ class _Work:
             fresh &= self._of_known_classes(name, y)
             if fresh.any():
                 given.append((name, X[fresh], y[fresh]))
-                after[name] = with_rows(seen.get(name), found[fresh])
-        new = "_change" not in self.model.__dict__
-        if given and self.journal is None and not new:
+                after[name] = with_rows(seen.get(name), found[fresh]), self._texts_with(name, X[fresh])
+        if given and self.to_file and self.journal is None and "_saved" in self.model.__dict__:
             self.journal = Journal(self.path, self.model)  # before anything is learned: it writes what changes
             self.journal.open()
         events, failed = self._events(given)
         if events:
-            learned = {event.task: after[str(event.task)] for event in events}
-            self.model.__dict__.setdefault("_seen", {}).update(learned)
-            if self.journal is None:
-                self.journal = Journal(self.path, self.model)  # a new file has all in it at once
-            else:
-                self.journal.learned(learned)
+            self._note(events, after)
         self.report.events += events
         self.report.failed |= failed
         self.report.known += nothing
         self.report.known_rows += known_rows
+
+    def _note(self, events: list[TaskEvent], after: dict[str, tuple[bytes, bytes | None]]) -> None:
+        """Note which rows and texts tasks have, and commit."""
+        learned = {event.task: after[str(event.task)] for event in events}
+        for column, place in (("_seen", 0), ("_texts", 1)):
+            noted = {task: values[place] for task, values in learned.items() if values[place] is not None}
+            self.model.__dict__.setdefault(column, {}).update(noted)
+        if not self.to_file:
+            return
+        if self.journal is None:
+            self.journal = Journal(self.path, self.model)  # a new file has all in it at once
+        else:
+            self.journal.learned(learned)
+
+    def _texts_with(self, name: str, X: Any) -> bytes | None:
+        """Which texts of text columns the rows of a task have, these rows among them; None without such columns."""
+        known = preparation_of(self.model, self.path)
+        return texts_with(getattr(self.model, "_texts", {}).get(name), X, text_positions(known))
 
     def _of_known_classes(self, name: str, y: Any) -> Any:
         """Which rows a known task can take: it has its classes from when it was learned, once there are two."""
@@ -267,7 +316,7 @@ class _Work:
             )
         return known
 
-    def _events(self, given: list[tuple[str, Any, Any]]) -> tuple[list[TaskEvent], dict[str, str]]:
+    def _events(self, given: list[Task]) -> tuple[list[TaskEvent], dict[str, str]]:
         """Learn tasks; one that cannot be learned does not keep the others from it."""
         events: list[TaskEvent] = []
         failed: dict[str, str] = {}

@@ -2,7 +2,7 @@
 
 from ._columns import Column, Preparation
 from ._files import TableError, TableFile
-from ._grouping import Grouped
+from ._grouping import MEMORY, Grouped
 from ._scan import Scan, guess_columns
 
-__all__ = ["Column", "Grouped", "Preparation", "Scan", "TableError", "TableFile", "guess_columns"]
+__all__ = ["MEMORY", "Column", "Grouped", "Preparation", "Scan", "TableError", "TableFile", "guess_columns"]
