@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import os
 import threading
 
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from everspan import LifelongClassifier
 from everspan.one_file import _learning, export, learn, open_model, predict, preparation_of, report
 from everspan.store import StoreError
 from everspan.tables import TableError, TableFile
@@ -242,6 +244,36 @@ def test_names_that_clash(tmp_path):
     learned(tmp_path, frame.rename(columns={"weights": "label"}), "b", target_column="churn")
     with pytest.raises(StoreError, match="name of an output of ONNX"):
         export(tmp_path / "b.everspan", tmp_path / "b.onnx", "s1")
+
+
+def test_a_file_with_forgotten_texts_answers_and_is_exported(tmp_path):
+    """A forgotten text counts as one that the first table did not have, also in ONNX."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    frame = shops(4).assign(city=lambda f: f["city"].where(f.index % 5 > 0, "(forgotten) 0"))
+    learned(tmp_path, frame)
+    path = tmp_path / "a.everspan"
+    other = frame.assign(city=frame["city"].replace({"a": "new"}))
+    other.to_csv(tmp_path / "other.csv", index=False)
+    predict(path, tmp_path / "other.csv", tmp_path / "expected.csv")
+    model = LifelongClassifier.load(path)
+    (city,) = (column for column in model.table_["columns"] if column["name"] == "city")
+    city["values"][city["values"].index("a")] = None
+    model.save(path)
+    predict(path, tmp_path / "a.csv", tmp_path / "answers.csv")
+    assert (tmp_path / "answers.csv").read_text() == (tmp_path / "expected.csv").read_text()
+    assert "city = (forgotten)" in preparation_of(open_model(path)).names
+    for name in ("a.json", "a.onnx"):
+        export(path, tmp_path / name, "s1")
+    export(path, tmp_path / "all.parquet")
+    assert "weight of city = (forgotten)" in pq.read_schema(tmp_path / "all.parquet").names
+    assert None in json.loads((tmp_path / "a.json").read_text())["columns"][-1]["values"]
+    assert "(forgotten)" in report(path, tmp_path / "a.html", "everspan report").read_text()
+    session = onnxruntime.InferenceSession(str(tmp_path / "a.onnx"))
+    rows = frame[frame["shop"] == "s1"]
+    given = {name: rows[[name]].to_numpy(dtype=float) for name in "uvwx"}
+    label, _ = session.run(None, given | {"city": rows[["city"]].to_numpy(dtype=object)})
+    expected = pd.read_csv(tmp_path / "expected.csv")["predicted churn"][frame["shop"] == "s1"]
+    assert label.tolist() == expected.tolist()
 
 
 def test_a_report_of_a_file_that_changes_meanwhile(tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 
 import numpy as np
 import pandas as pd
@@ -226,6 +227,21 @@ def test_what_was_a_number_must_stay_one():
         column.numbers(pa.array(["50", "old"]))
     known = Column("city", "text", values=("a", "b"), missing=True)
     np.testing.assert_array_equal(known.numbers(pa.array(["b", "new", None])), [[0, 1, 0], [0, 0, 0], [0, 0, 1]])
+
+
+def test_a_forgotten_text_keeps_its_number_at_zero_and_its_name_says_so():
+    city = Column("city", "text", values=("a", None, "(forgotten)", None), missing=True)
+    numbers = city.numbers(pa.array(["a", "b", "(forgotten)", None, "None"]))
+    expected = [[1, 0, 0, 0, 0], [0] * 5, [0, 0, 1, 0, 0], [0, 0, 0, 0, 1], [0] * 5]
+    np.testing.assert_array_equal(numbers, expected)
+    assert not Column("city", "text", values=(None,)).numbers(pa.array(["a", None])).any()
+    known = Preparation("task", "y", "number", (Column("n", "number", missing=True), city, Column("m", "number")))
+    assert Preparation.from_facts(json.loads(json.dumps(known.facts()))) == known
+    assert len(set(known.names)) == len(known.names) == 8
+    for index, place, position in known.text_positions:
+        value = known.columns[index].values[place]
+        assert known.names[position].rstrip("'") == f"city = {value or '(forgotten)'}"
+    assert [position for _, _, position in known.text_positions] == [2, 3, 4, 5]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from ..estimators import LifelongRegressor
 from ..names import plain, shown
 from ..store import StoreError
-from ..tables import Preparation
+from ..tables import FORGOTTEN, Preparation
 from ._learning import preparation_of
 from ._opening import named, open_model
 from ._writing import whole
@@ -181,6 +181,10 @@ def _onnx(known: Preparation, weights: Any, intercepts: Any, classes: list[Any] 
         nodes.append(helper.make_node(kind, inputs, [name], **attributes))
         return name
 
+    weights = np.array(weights)
+    for index, place, position in known.text_positions:
+        if known.columns[index].values[place] is None:  # its number is always 0
+            weights[:, position] = 0.0
     inputs, parts = [], []
     for i, column in enumerate(known.columns):
         text = column.kind == "text"
@@ -188,7 +192,7 @@ def _onnx(known: Preparation, weights: Any, intercepts: Any, classes: list[Any] 
             helper.make_tensor_value_info(column.name, TensorProto.STRING if text else TensorProto.DOUBLE, ["rows", 1])
         )
         if text:
-            values = [*column.values, *([""] if column.missing else [])]
+            values = [*_without_none(column.values), *([""] if column.missing else [])]
             hot = node("OneHotEncoder", [column.name], f"hot{i}", cats_strings=values, zeros=1, domain="ai.onnx.ml")
             shape = constant(np.array([-1, len(values)], dtype=np.int64), f"shape{i}")
             flat = node("Reshape", [hot, shape], f"flat{i}")
@@ -215,6 +219,13 @@ def _onnx(known: Preparation, weights: Any, intercepts: Any, classes: list[Any] 
     checker.check_model(made)
     content: bytes = made.SerializeToString()
     return content
+
+
+def _without_none(values: Sequence[str | None]) -> list[str]:
+    """Values for ONNX, which has no None: in its place a text that no other value has."""
+    found = [value for value in values if value is not None]
+    free = (f"{FORGOTTEN} {i}" for i in range(2 * len(values)) if f"{FORGOTTEN} {i}" not in found)
+    return [next(free) if value is None else value for value in values]
 
 
 def _class_outputs(node: Any, constant: Any, scores: str, classes: list[Any], predictors: int) -> list[Any]:

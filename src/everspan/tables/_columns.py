@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ._files import BOOLEAN, DATE, EMPTY, NUMBER, TEXT, TableError, TableFile, columns_of
 
 Array = NDArray[np.float64]
+FORGOTTEN = "(forgotten)"  # in names, in place of a text that was forgotten
 LARGEST = 1e100  # numbers beyond are taken as missing: their squares have no room
 
 
@@ -30,8 +31,9 @@ class Column:
         Of numbers.
     missing : bool
         Whether one more number says that the value was missing, as it was in the first table.
-    values : tuple of str
-        Of text: the values that have a number. Others have none.
+    values : tuple of str or None
+        Of text: the values that have a number. Others have none. None stands for a text that was forgotten: its number
+        keeps its place among the others and is always 0.
     """
 
     name: str
@@ -39,12 +41,14 @@ class Column:
     mean: float = 0.0
     scale: float = 1.0
     missing: bool = False
-    values: tuple[str, ...] = ()
+    values: tuple[str | None, ...] = ()
 
     @property
     def names(self) -> list[str]:
         """What its numbers mean."""
-        own = [f"{self.name} = {value}" for value in self.values] if self.kind == TEXT else [self.name]
+        own = [self.name]
+        if self.kind == TEXT:
+            own = [f"{self.name} = {FORGOTTEN if value is None else value}" for value in self.values]
         return [*own, f"{self.name} is missing"] if self.missing else own
 
     def numbers(self, values: Any) -> Array:
@@ -55,9 +59,11 @@ class Column:
             import pyarrow.compute as pc
 
             values = values.cast(pa.string())
-            codes = pc.index_in(values, pa.array(self.values, pa.string())).to_numpy(zero_copy_only=False)
-            known = np.flatnonzero(~np.isnan(codes.astype(np.float64)))
-            out[known, codes[known].astype(np.intp)] = 1.0
+            places = np.array([place for place, value in enumerate(self.values) if value is not None], dtype=np.intp)
+            known = pa.array([value for value in self.values if value is not None], pa.string())
+            found = pc.index_in(values, known)
+            rows = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
+            out[rows, places[found.drop_null().to_numpy()]] = 1.0
             absent = values.is_null().to_numpy(zero_copy_only=False)
         else:
             plain = as_numbers(values, self.kind)
@@ -81,7 +87,8 @@ class Column:
             raise ValueError("a column")
         if kind == TEXT:
             values = tuple(facts["values"])
-            if not all(isinstance(value, str) for value in values) or len(set(values)) != len(values):
+            known = [value for value in values if value is not None]
+            if not all(isinstance(value, str) for value in known) or len(set(known)) != len(known):
                 raise ValueError("a column's values")
             return cls(name, kind, missing=missing, values=values)
         mean, scale = float.fromhex(facts["mean"]), float.fromhex(facts["scale"])
@@ -117,6 +124,24 @@ class Preparation:
                 name += "'"
             names[name] = None
         return list(names)
+
+    @property
+    def text_positions(self) -> list[tuple[int, int, int]]:
+        """Where each text value is: the index of its column, its index in ``values``, its position in a row of numbers.
+
+        Examples
+        --------
+        >>> from everspan.tables import Column, Preparation
+        >>> city = Column("city", "text", values=("Berlin", None, "Lyon"), missing=True)
+        >>> Preparation("shop", "sold", "number", (Column("size", "number"), city)).text_positions
+        [(1, 0, 1), (1, 1, 2), (1, 2, 3)]
+        """
+        found, position = [], 0
+        for index, column in enumerate(self.columns):
+            if column.kind == TEXT:
+                found += [(index, place, position + place) for place in range(len(column.values))]
+            position += len(column.names)
+        return found
 
     def numbers(self, batch: Any) -> Array:
         """The rows of an Arrow batch as numbers."""
