@@ -1,4 +1,4 @@
-"""``everspan learn, predict, show, report, forget, export``: one-file models on the command line."""
+"""One-file models on the command line: ``everspan learn, predict, show, report, forget, check, ...``."""
 
 from __future__ import annotations
 
@@ -41,15 +41,26 @@ def add_commands(commands: Any, predict_pictures: Callable[[argparse.Namespace],
     report.set_defaults(run=_report)
     forget = commands.add_parser(
         "forget",
-        help="take tasks out of a one-file model, with the features learned from them",
-        description="Removes tasks: their predictors, their events, what was noted of their rows, and the features "
-        "learned from them; what is left is refined anew, and the prior learned anew. Other tasks go on as they were. "
-        "All named tasks are gone afterwards, or none.",
-        epilog="example: everspan forget shop.everspan acme 'other shop'",
+        help="take tasks out of a one-file model, with all that was learned from their rows alone",
+        description="Removes tasks: their predictors, events, digests of rows, the features learned from them, and "
+        "texts that no other task has. What is left is refined anew, and the prior is learned anew. All named tasks "
+        "are gone afterwards, or none. The command says what it cannot remove; --rebuild learns the file anew from "
+        "its tables without the forgotten tasks, and then nothing of them is left.",
+        epilog="examples: everspan forget shop.everspan acme 'other shop'; "
+        "everspan forget shop.everspan acme --rebuild orders.csv",
     )
     forget.add_argument("file", type=Path, metavar="FILE.everspan")
     forget.add_argument("tasks", nargs="+", metavar="TASK", help="names, as `everspan show FILE --tasks` prints them")
+    forget.add_argument(
+        "--rebuild",
+        nargs="+",
+        type=Path,
+        metavar="TABLE",
+        help="learn anew from these tables, which need rows of all other tasks",
+    )
+    forget.add_argument("--quiet", action="store_true", help="no progress")
     forget.set_defaults(run=_forget)
+    _add_care(commands)
     export = commands.add_parser(
         "export",
         help="one task as plain coefficients (.json) or ONNX, or all tasks as a Parquet table",
@@ -62,6 +73,39 @@ def add_commands(commands: Any, predict_pictures: Callable[[argparse.Namespace],
     export.add_argument("--task", metavar="NAME", help="the task, for .json and .onnx")
     export.add_argument("--out", type=Path, required=True, help="the file to write: .json, .onnx or .parquet")
     export.set_defaults(run=_export)
+
+
+def _add_care(commands: Any) -> None:
+    check = commands.add_parser(
+        "check",
+        help="is a one-file model sound?",
+        description="Reads the whole file and verifies SQLite's structure, every checksum, every size and every "
+        "reference, and that the model loads. Prints what is wrong, a line each, and ends with exit code 1 if "
+        "anything is.",
+        epilog="example: everspan check shop.everspan",
+    )
+    check.add_argument("file", type=Path, metavar="FILE.everspan")
+    check.add_argument("--json", action="store_true", help="print JSON")
+    check.set_defaults(run=_check)
+    compact = commands.add_parser(
+        "compact",
+        help="make a one-file model as small as it can be",
+        description="Writes the file anew without the gaps that forgetting and updating leave, in one transaction, "
+        "and removes temporary files of stopped processes beside it. What it knows stays the same.",
+        epilog="example: everspan compact shop.everspan",
+    )
+    compact.add_argument("file", type=Path, metavar="FILE.everspan")
+    compact.set_defaults(run=_compact)
+    backup = commands.add_parser(
+        "backup",
+        help="copy a one-file model, also while others write into it",
+        description="Copies the file as it is at one moment into a new file, also while other processes learn into "
+        "it (a plain copy could catch half a transaction). An existing file is not overwritten.",
+        epilog="example: everspan backup shop.everspan shop-2026-11-19.everspan",
+    )
+    backup.add_argument("file", type=Path, metavar="FILE.everspan")
+    backup.add_argument("out", type=Path, metavar="COPY.everspan")
+    backup.set_defaults(run=_backup)
 
 
 def _add_learn(commands: Any) -> None:
@@ -82,7 +126,9 @@ def _add_learn(commands: Any) -> None:
     )
     learn.add_argument("--target-column", metavar="Y", help="what to predict (default: guessed, and said)")
     learn.add_argument("--all-rows", action="store_true", help="also rows that are the same as some learned before")
-    learn.add_argument("--memory", type=_bytes, metavar="SIZE", help="for rows at hand, like 500MB (default: 268MB)")
+    learn.add_argument(
+        "--memory", type=_bytes, default=1 << 28, metavar="SIZE", help="for rows held at once, like 500MB (268MB)"
+    )
     learn.add_argument("--temp", type=Path, metavar="DIR", help="where rows are sorted by task, if they do not fit")
     learn.add_argument("--quiet", action="store_true", help="no progress")
     new = learn.add_argument_group("for a new file")
@@ -244,11 +290,46 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _forget(options: argparse.Namespace) -> int:
-    from .one_file import forget
+    from .one_file import forget, rebuild
 
-    model = forget(options.file, options.tasks)
-    left, width = len(model.history_), model.representation_.dimension
+    if options.rebuild:
+        done = rebuild(options.file, options.tasks, options.rebuild, progress=_Progress(options.quiet))
+    else:
+        done = forget(options.file, options.tasks)
+    left, width = len(done.model.history_), done.model.representation_.dimension
     print(f"forgot {len(set(options.tasks)):,}; {left:,} tasks and {width} dimensions are left in {options.file}")
+    for note in done.notes:
+        print(f"  {note}")
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    from .one_file import check
+
+    found = check(options.file)
+    if options.json:
+        print(json.dumps({"file": str(found.path), "rows": found.rows, "problems": found.problems}, indent=1))
+    elif found.problems:
+        print("\n".join(f"{found.path}: {problem}" for problem in found.problems))
+    else:
+        counts = ", ".join(f"{count:,} rows of {table}" for table, count in found.rows.items())
+        print(f"{found.path}: sound: {counts}")
+    return 1 if found.problems else 0
+
+
+def _compact(options: argparse.Namespace) -> int:
+    from .one_file import compact, size_of
+
+    before, after = compact(options.file)
+    print(f"{options.file}: {size_of(before)} before, {size_of(after)} now")
+    return 0
+
+
+def _backup(options: argparse.Namespace) -> int:
+    from .one_file import backup
+
+    backup(options.file, options.out)
+    print(f"wrote {options.out}")
     return 0
 
 

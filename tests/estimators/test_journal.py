@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -12,9 +13,12 @@ import numpy as np
 import pytest
 
 from everspan import ClassIncrementalClassifier, LifelongClassifier, LifelongRegressor
+from everspan.atomic import part_beside
 from everspan.estimators._saving import Journal
 from everspan.scenarios import LinearStream
-from everspan.store import StoreError
+from everspan.store import StaleError, StoreError
+
+from ..hot_journals import copy_of_a_killed
 
 D = 6
 pytestmark = pytest.mark.filterwarnings("ignore:task .* seems to have changed")
@@ -113,7 +117,7 @@ def test_who_writes_second_is_told_and_nothing_is_lost(tmp_path):
     first.learn_task(*stream[1][1:], task=1)
     one.learned([1])
     second.learn_task(*stream[2][1:], task=2)
-    with pytest.raises(StoreError, match="another process has learned into it meanwhile"):
+    with pytest.raises(StoreError, match="another process has changed it meanwhile"):
         other.learned([2])
     check_same(LifelongRegressor.load(path), first)
     second = LifelongRegressor.load(path)
@@ -134,43 +138,137 @@ def test_a_journal_of_a_model_that_is_old_writes_nothing(tmp_path):
     journal.learned([1])
     late = Journal(path, old)  # the other has written meanwhile
     old.learn_task(*stream[2][1:], task=2)
-    with pytest.raises(StoreError, match="another process has learned into it meanwhile"):
+    with pytest.raises(StoreError, match="another process has changed it meanwhile"):
         late.learned([2])
     check_same(LifelongRegressor.load(path), model)
 
 
-def test_saving_over_a_file_that_is_followed_or_was_killed(tmp_path):
-    """What lies in SQLite's journal beside the file is neither lost nor applied to what replaces it."""
+def test_a_hot_journal_heals_when_the_file_is_opened(tmp_path):
+    """A kill in the middle of a transaction: reading, saving over it and learning into it all find what was there."""
     path, stream = tmp_path / "a.everspan", list(tasks(30))
-    model = _after(stream, 5)
-    journal = Journal(path, model)
-    for name, X, y in stream[5:20]:
-        model.learn_task(X, y, task=name)
-        journal.learned([name])
-    beside = path.with_name(path.name + "-wal")
-    assert beside.stat().st_size
-    killed = tmp_path / "b.everspan"
-    killed.write_bytes(path.read_bytes())
-    killed.with_name(killed.name + "-wal").write_bytes(beside.read_bytes())
-    check_same(LifelongRegressor.load(killed), model)
-    other = _after(stream[20:], 6)
+    model = _after(stream, 20)
+    model.save(path)
+    for name, use in {
+        "read": lambda killed: None,
+        "saved over": lambda killed: _after(stream, 20).save(killed),
+        "learned into": lambda killed: Journal(killed, LifelongRegressor.load(killed)).rewrite(),
+    }.items():
+        killed = tmp_path / f"{name}.everspan"
+        copy_of_a_killed(path, killed)
+        use(killed)
+        check_same(LifelongRegressor.load(killed), model)
+        assert not killed.with_name(killed.name + "-journal").exists()
+
+
+def test_a_journal_of_a_file_that_is_gone_is_not_applied_to_the_next(tmp_path):
+    path, stream = tmp_path / "a.everspan", list(tasks(30))
+    _after(stream, 20).save(path)
+    killed, other = tmp_path / "killed.everspan", _after(stream[20:], 6)
+    copy_of_a_killed(path, killed)
+    killed.unlink()
     other.save(killed)
     check_same(LifelongRegressor.load(killed), other)
-    gone = tmp_path / "c.everspan"
-    gone.with_name(gone.name + "-wal").write_bytes(beside.read_bytes())
-    other.save(gone)
-    check_same(LifelongRegressor.load(gone), other)
-    other.save(path)  # while it is followed: who follows is told
+
+
+def test_who_follows_a_file_is_told_that_another_model_replaced_it(tmp_path):
+    path, stream = tmp_path / "a.everspan", list(tasks(30))
+    model, other = _after(stream, 20), _after(stream[20:], 6)
+    journal = Journal(path, model)
+    other.save(path)
     model.learn_task(*stream[20][1:], task=stream[20][0])
-    with pytest.raises(StoreError, match="another process"):
+    with pytest.raises(StaleError, match="another process"):
         journal.learned([stream[20][0]])
     check_same(LifelongRegressor.load(path), other)
+
+
+def test_a_copy_of_a_file_that_went_its_own_way_is_another_file(tmp_path):
+    """The numbers of changes are equal, the states are not: who knows one does not write over the other."""
+    path, twin, stream = tmp_path / "a.everspan", tmp_path / "b.everspan", list(tasks(30))
+    _after(stream, 5).save(path)
+    shutil.copy(path, twin)
+    models = [LifelongRegressor.load(file) for file in (path, twin)]
+    for model, file, (name, X, y) in zip(models, (path, twin), stream[5:7], strict=True):
+        model.learn_task(X, y, task=name)
+        model.save(file)
+    twin.replace(path)
+    models[0].learn_task(*stream[8][1:], task="late")
+    with pytest.raises(StaleError, match="another process has changed it"):
+        models[0].save(path)
+    check_same(LifelongRegressor.load(path), models[1])
+
+
+def test_of_two_models_of_one_file_the_second_to_save_is_refused(tmp_path):
+    path, stream = tmp_path / "a.everspan", list(tasks(8))
+    first = _after(stream, 5)
+    first.save(path)
+    second = LifelongRegressor.load(path)
+    second.learn_task(*stream[5][1:], task="second")
+    second.save(path)
+    second.save(path)  # its own changes are no surprise to it
+    first.learn_task(*stream[6][1:], task="first")
+    with pytest.raises(StaleError, match="another process has changed it"):
+        first.save(path)
+    assert LifelongRegressor.load(path).tasks_[-1] == "second"
+    first.save(tmp_path / "other.everspan")
+
+
+@pytest.mark.parametrize("gone", ["file", "folder", "replaced"])
+def test_a_file_that_is_removed_or_replaced_while_it_is_written_is_an_error(tmp_path, gone):
+    (tmp_path / "shop").mkdir()
+    path, stream = tmp_path / "shop" / "a.everspan", list(tasks(8))
+    model = _after(stream, 3)
+    journal = Journal(path, model)
+    model.learn_task(*stream[3][1:], task="there")
+    journal.learned(["there"])
+    if gone == "folder":
+        shutil.rmtree(path.parent)
+    else:
+        path.unlink()
+    if gone == "replaced":
+        _after(stream, 2).save(path)
+    model.learn_task(*stream[4][1:], task="lost")
+    with pytest.raises(StaleError, match="was removed"):
+        journal.learned(["lost"])
+    journal.close()
+    assert not path.exists() or len(LifelongRegressor.load(path).history_) == 2
+
+
+def test_leftovers_of_stopped_processes_are_removed_and_those_in_use_are_not(tmp_path):
+    path, stream = tmp_path / "a.everspan", list(tasks(4))
+    left = [tmp_path / ".a.everspan.123456.part", tmp_path / ".a.everspan.123456.part-journal"]
+    for file in left:
+        file.write_bytes(b"half a file")
+    with part_beside(path) as used, part_beside(tmp_path / "b.everspan") as other:
+        model = _after(stream, 2)
+        model.save(path)
+        assert used.exists()
+        assert other.exists()
+    assert sorted(tmp_path.iterdir()) == [path]
+    left[0].write_bytes(b"half a file")
+    model.save(path)
+    assert sorted(tmp_path.iterdir()) == [path]
+
+
+def test_the_log_says_what_a_service_needs_to_know(tmp_path, caplog):
+    path, stream = tmp_path / "a.everspan", list(tasks(30))
+    caplog.set_level("INFO", "everspan.store")
+    model = _after(stream, 20)
+    model.save(path)
+    copy_of_a_killed(path, tmp_path / "b.everspan")
+    second = LifelongRegressor.load(tmp_path / "b.everspan")
+    second.save(tmp_path / "b.everspan")
+    _after(stream, 3).save(tmp_path / "b.everspan")
+    second.learn_task(*stream[20][1:], task="late")
+    with pytest.raises(StaleError):
+        Journal(tmp_path / "b.everspan", second).learned(["late"])
+    said = [record.getMessage().split(": ")[1] for record in caplog.records]
+    assert [what.split()[0] for what in said] == ["made", "healed", "committed", "another", "committed", "refused"]
 
 
 WORKER = """
 import os, sys
 sys.path.insert(0, sys.argv[2])
-import test_journal
+from tests.estimators import test_journal
 from everspan import LifelongRegressor
 from everspan.estimators._saving import Journal
 path = sys.argv[1]
@@ -200,7 +298,7 @@ def test_kill_9_at_any_moment_loses_nothing_that_was_finished(tmp_path):
     path, stream, rng = tmp_path / "a.everspan", list(tasks(120)), np.random.default_rng(0)
     steps, inside, kills = 1, 0, 0
     while kills < 12:
-        command = [sys.executable, "-c", WORKER, str(path), str(Path(__file__).parent), str(steps)]
+        command = [sys.executable, "-c", WORKER, str(path), str(Path(__file__).parents[2]), str(steps)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as worker:
             assert worker.stdout is not None
             said = b""

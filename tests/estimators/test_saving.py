@@ -138,8 +138,8 @@ def test_what_is_not_a_store_is_said_and_never_replaced(tmp_path, saved):
 
 def test_a_newer_format_and_a_changed_table_are_refused(saved):
     with sqlite3.connect(saved) as connection:
-        connection.execute("PRAGMA user_version = 2")
-    with pytest.raises(StoreError, match="has format 2, and this everspan reads up to 1"):
+        connection.execute("PRAGMA user_version = 3")
+    with pytest.raises(StoreError, match="has format 3, and this everspan reads up to 2"):
         LifelongRegressor.load(saved)
     with sqlite3.connect(saved) as connection:
         connection.execute("PRAGMA user_version = 1")
@@ -197,7 +197,7 @@ def test_a_damaged_file_is_refused_or_as_good_as_whole(data, saved, tmp_path):
 )
 def test_wrong_contents_with_right_checksums_are_refused(saved, table, column, value):
     """A stranger can compute checksums too."""
-    from everspan.store import _checksum
+    from everspan.store import checksum as _checksum
 
     with sqlite3.connect(saved) as connection:
         names = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]

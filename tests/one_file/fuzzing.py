@@ -14,7 +14,8 @@ import numpy as np
 
 from everspan.cli import main
 from everspan.one_file import open_model
-from everspan.store import PREDICTOR, TASK, _checksum
+from everspan.store import PREDICTOR, TASK
+from everspan.store import checksum as _checksum
 
 CELLS = ["", "0", "1", "-1", "1e308", "-1e-320", "inf", "-inf", "NaN", "NULL", "true", "False", "yes", "no", "9" * 400]
 CELLS += [

@@ -15,12 +15,12 @@ from everspan.one_file import open_model, preparation_of, tasks_of
 
 D = 12
 WORKER = """
-import os, sys
+import functools, os, sys
 from everspan.estimators import _base
 from everspan.one_file import _learning, learn
 from everspan.store import Writer
 from everspan.tables import _files
-_learning._TOGETHER, _files._ROWS = 8, 500
+_learning.Pace, _files._ROWS = functools.partial(_learning.Pace, 8, 8), 500
 def mark(what):
     os.write(1, what)
 def before(owner, name, what):
@@ -31,12 +31,12 @@ def before(owner, name, what):
     setattr(owner, name, marked)
 before(Writer, "transaction", b"(")
 before(_base.LifelongEstimator, "_take_up", b"g")
-before(_learning._Work, "_events", b"t")
-done = _learning._Work._learn
+before(_learning.Work, "_events", b"t")
+done = _learning.Work._learn
 def learned(self, waiting):
     done(self, waiting)
     mark(b")")
-_learning._Work._learn = learned
+_learning.Work._learn = learned
 learn(sys.argv[1], sys.argv[2], progress=lambda what, done, total: mark(b"r") if what == "reading" else None)
 mark(b".")
 """

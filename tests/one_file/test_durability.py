@@ -10,9 +10,9 @@ import sys
 import numpy as np
 import pytest
 
-from everspan.estimators._saving import Journal
 from everspan.one_file import learn, open_model, overview
 
+from ..hot_journals import copy_of_a_killed
 from .fuzzing import run
 from .killing import survive, write_table
 
@@ -30,7 +30,10 @@ def test_two_processes_learn_into_one_file_and_others_read(tmp_path):
         write_table(tmp_path / f"{part}.parquet", 120, seed=seed)
     write_table(tmp_path / "first.parquet", 5, seed=0)
     learn(path, tmp_path / "first.parquet")
-    code = "import sys; from everspan.one_file import _learning, learn; _learning._TOGETHER = 10; learn(*sys.argv[1:])"
+    code = (
+        "import functools, sys; from everspan.one_file import _learning, learn; "
+        "_learning.Pace = functools.partial(_learning.Pace, 10, 10); learn(*sys.argv[1:])"
+    )
     writers = [
         subprocess.Popen([sys.executable, "-c", code, str(path), str(tmp_path / f"{part}.parquet")]) for part in (0, 1)
     ]
@@ -107,25 +110,19 @@ def test_what_may_only_be_read_is_read(tmp_path, small_disk):
 
 
 def test_a_killed_process_s_journal_where_nothing_may_be_written(tmp_path, small_disk):
-    """What lies in it cannot be read there: that is said, and elsewhere all of it is there."""
+    """It cannot be taken back there: that is said in one line, and elsewhere the file heals."""
     folder, close = small_disk
     write_table(tmp_path / "a.parquet", 20)
     learn(tmp_path / "a.everspan", tmp_path / "a.parquet")
-    model = open_model(tmp_path / "a.everspan")
-    journal = Journal(tmp_path / "a.everspan", model)
-    model.learn_task(np.eye(12), np.arange(12.0), task="late")
-    journal.learned(["late"])
-    for name in ("a.everspan", "a.everspan-wal"):  # as a process leaves them that was killed
-        shutil.copy(tmp_path / name, folder / name)
-    journal.close()
+    copy_of_a_killed(tmp_path / "a.everspan", folder / "a.everspan")
     if close().returncode:
         pytest.skip("no disk can be made read-only here")
     code, _, errors = run("show", folder / "a.everspan")
     assert code == 2
-    assert "a process ended before it was done with it: open it once where it may be written" in errors
+    assert "a process was stopped while it wrote to it: open it once where it may be written" in errors
     elsewhere = tmp_path / "elsewhere"
     shutil.copytree(folder, elsewhere)
-    assert open_model(elsewhere / "a.everspan").tasks_[-1] == "late"
+    assert len(open_model(elsewhere / "a.everspan").tasks_) == 20
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from .. import checks, learners
 from ..functions import ReLU
 from ..names import decoded, encoded
 
-_KINDS = (
+_KINDS: tuple[Any, ...] = (
     *(learners.Auto, learners.Averaging, learners.BayesPoint, learners.HardMargin, learners.Logistic, learners.Ridge),
     *(learners.TwoLayer, ReLU),
     *(type(check) for check in checks.CHECKS.values()),
@@ -53,8 +54,38 @@ def parameter(text: Any) -> Any:
         case {"dict": list(pairs)}:
             return {decoded(key): parameter(part) for key, part in pairs}
         case {"object": str(name), "parts": dict(parts)} if name in _OBJECTS:
-            return _OBJECTS[name](**{key: parameter(part) for key, part in parts.items()})
+            made = _OBJECTS[name](**{key: parameter(part) for key, part in parts.items()})
+            _check_settings(made)
+            return made
     raise ValueError("a parameter")
+
+
+def _check_settings(made: Any) -> None:
+    """Raise ValueError unless the fields of a learner or check hold what their types say, within reason."""
+    for field in dataclasses.fields(made):
+        name, value = field.name, getattr(made, field.name)
+        if field.type == "bool":
+            fine = isinstance(value, bool)
+        elif field.type == "float":
+            fine = isinstance(value, int | float) and 0.0 < value < math.inf
+        elif field.type == "tuple[float, ...]":
+            fine = isinstance(value, tuple) and 1 <= len(value) <= _MOST_STRENGTHS and all(map(_is_strength, value))
+        elif field.type in ("int", "int | None"):
+            least, most = _WHOLE.get(name, (0, 2**63))
+            absent = value is None and field.type == "int | None"
+            fine = absent or (type(value) is int and least <= value <= most)
+        else:
+            fine = isinstance(value, str)
+        if not fine:
+            raise ValueError(f"{type(made).__name__}({name}={value!r:.60})")
+
+
+def _is_strength(value: Any) -> bool:
+    return isinstance(value, int | float) and 0.0 <= value < math.inf
+
+
+_MOST_STRENGTHS = 1000
+_WHOLE = {"starts": (1, 1000), "units": (1, 4096), "most": (1, 4096), "folds": (2, 10**6), "every": (2, 10**9)}
 
 
 def labels_text(labels: NDArray[Any]) -> dict[str, Any]:

@@ -82,7 +82,10 @@ class Filed(BaseEstimator):  # type: ignore[misc]
 
     def __getattr__(self, name: str) -> Any:
         """What is still on disk is read when it is asked for."""
-        if name in ("history_", "predictors_", "_places", "_label_set_of", "_seen") and "_on_disk" in self.__dict__:
+        if (
+            name in ("history_", "predictors_", "_places", "_label_set_of", "_seen", "_texts")
+            and "_on_disk" in self.__dict__
+        ):
             self._load_tasks()
             if name in self.__dict__:
                 return self.__dict__[name]

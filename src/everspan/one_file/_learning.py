@@ -18,7 +18,7 @@ from ..tables import MEMORY, Grouped, Preparation, Scan, TableError, TableFile, 
 from ..tasks import TaskEvent
 from ._opening import open_model
 from ._seen import digests, new_rows, with_rows
-from ._texts import text_positions, texts_with
+from ._texts import texts_with
 
 _OVERHEAD = 512  # bytes of a task beside its rows and labels
 Task = tuple[str, Any, Any]  # name, rows as numbers, labels
@@ -106,7 +106,7 @@ def learn(
             )
         try:
             tasks = Grouped(source, scan, memory=memory // 2, folder=folder)
-            Work(path, model, report, all_rows, len(scan.counts), memory, progress).do(tasks)
+            Work(path, model, scan.preparation, report, all_rows, len(scan.counts), memory, progress).do(tasks)
         except _OtherTable:
             continue
         report.rows, report.seconds = sum(scan.counts), time.perf_counter() - started
@@ -208,6 +208,7 @@ class Work:
 
     path: Path
     model: Any
+    known: Preparation
     report: Learned
     all_rows: bool = False
     tasks: int = 0
@@ -300,8 +301,7 @@ class Work:
 
     def _texts_with(self, name: str, X: Any) -> bytes | None:
         """Which texts of text columns the rows of a task have, these rows among them; None without such columns."""
-        known = preparation_of(self.model, self.path)
-        return texts_with(getattr(self.model, "_texts", {}).get(name), X, text_positions(known))
+        return texts_with(getattr(self.model, "_texts", {}).get(name), X, self.known)
 
     def _of_known_classes(self, name: str, y: Any) -> Any:
         """Which rows a known task can take: it has its classes from when it was learned, once there are two."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from ..estimators import ClassIncrementalClassifier, LifelongClassifier, LifelongRegressor
 from ..names import meanings
-from ..store import StoreError, reading
+from ..store import StoreError, facts_of, reading
 
 _KINDS: dict[str, Any] = {
     kind.__name__: kind for kind in (LifelongClassifier, LifelongRegressor, ClassIncrementalClassifier)
@@ -29,12 +28,16 @@ def open_model(path: str | Path) -> Any:
     >>> type(model).__name__
     'LifelongRegressor'
     """
+    return estimator_of(path).load(path)
+
+
+def estimator_of(path: str | Path) -> Any:
+    """The class of the estimator in a file."""
     with reading(path) as connection:
-        row = connection.execute("SELECT value FROM about WHERE key = 'kind'").fetchone()
-        kind = _KINDS.get(str(json.loads(row[0])))
+        kind = _KINDS.get(str(facts_of(connection)["kind"]))
         if kind is None:
             raise StoreError(f"{path}: holds a kind of model that this everspan has not")
-    return kind.load(path)
+    return kind
 
 
 def named(known: Any, text: str) -> Any:

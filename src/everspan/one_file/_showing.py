@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sqlite3
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ import numpy as np
 
 from ..estimators._restoring import event_of
 from ..names import decoded, key_of, meanings, shown
-from ..store import FORMAT, StoreError, reading, task_rows
+from ..store import StoreError, checked_rows, facts_of, format_of, reading, task_rows
 from ..tasks import TaskEvent
 
 _LISTED = 20  # tasks that are listed at most, where there is a list of some
@@ -24,11 +23,13 @@ _EVENT = [field.name for field in fields(TaskEvent) if field.name not in ("task"
 def overview(path: str | Path) -> dict[str, Any]:
     """A file in terms of JSON: what it is, how its tasks went, when it grew, who needs labels, who has changed."""
     with reading(path) as connection:
-        facts = {key: json.loads(text) for key, text in connection.execute("SELECT key, value FROM about")}
+        facts = facts_of(connection)
+        for _ in checked_rows(connection, "tasks"):
+            pass  # every checksum is verified before anything is said of the rows
         found = {
             "file": str(path),
             "bytes": Path(path).stat().st_size,
-            "format": FORMAT,
+            "format": format_of(connection),
             "library": str(facts.get("library", "everspan")),
             "kind": str(facts["kind"]),
             "columns": int(facts["columns"]),

@@ -38,13 +38,14 @@ _OTHERS: Final = (
 )
 SCHEMAS: Final = {1: (*_OTHERS, _TASKS_1), 2: (*_OTHERS, TASKS_2)}
 
-TASK: Final = (
-    "position key name action met error error_bound confidence labels_used labels_wanted dimension features_learned "
-    "seconds drift label_set mean seen texts"
-).split()
-PREDICTOR: Final = (
-    "task place version feature coefficients intercept reference plausible summary doubt foreseen".split()
-)
+TASK: Final = [
+    *("position", "key", "name", "action", "met", "error", "error_bound", "confidence", "labels_used"),
+    *("labels_wanted", "dimension", "features_learned", "seconds", "drift", "label_set", "mean", "seen", "texts"),
+]
+PREDICTOR: Final = [
+    *("task", "place", "version", "feature", "coefficients", "intercept", "reference", "plausible", "summary"),
+    *("doubt", "foreseen"),
+]
 _COLUMNS: Final = {
     "about": ["key", "value"],
     "arrays": ["name", "dtype", "shape", "data"],
@@ -155,9 +156,9 @@ def checked_rows(
     connection: sqlite3.Connection, table: str, where: str = "TRUE", values: Sequence[Any] = ()
 ) -> Iterator[tuple[Any, ...]]:
     """Rows of a table in the order of its keys, their checksums verified; ValueError says which row is wrong."""
-    names, missing = _COLUMNS[table], ()
+    names, missing = _COLUMNS[table], list[None]()
     if table == "tasks" and format_of(connection) == 1:
-        names, missing = names[:-1], (None,)  # it has no texts
+        names, missing = names[:-1], [None]  # it has no texts
     query = f"SELECT {', '.join(names)}, checksum FROM {table} WHERE {where} ORDER BY 1, 2"
     for *row, expected in connection.execute(query, values):
         if checksum(row) != expected:

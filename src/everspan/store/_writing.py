@@ -36,15 +36,8 @@ def write(
 ) -> Version:
     """Put contents into a file and return its version.
 
-    Parameters
-    ----------
-    path : path
-    contents : Contents
-    known : Version, optional
-        Of the file that the contents came from. If that is the file at ``path`` and others have changed it since, they
-        are not written over: `StaleError`. Any other everspan file there is replaced.
-    new : bool
-        Raise `StaleError` if there is a file.
+    ``known`` is the version of the file that the contents came from. If that file is at this path and others have
+    changed it since, it stays: `StaleError`. Another everspan file is replaced; with ``new`` it is not.
     """
     target = absolute(path)
     if not target.parent.is_dir():
