@@ -14,13 +14,19 @@ import pyarrow.parquet as pq
 from everspan.one_file import open_model, preparation_of, tasks_of
 
 D = 12
+LEARN = """
+import sys
+from everspan.one_file import _learning, learn
+_learning._COMMIT_AFTER = 0.0
+learn(*sys.argv[1:])
+"""
 WORKER = """
-import functools, os, sys
+import os, sys
 from everspan.estimators import _base
 from everspan.one_file import _learning, learn
 from everspan.store import Writer
 from everspan.tables import _files
-_learning.Pace, _files._ROWS = functools.partial(_learning.Pace, 8, 8), 500
+_learning._COMMIT_AFTER, _files._ROWS = 0.0, 500
 def mark(what):
     os.write(1, what)
 def before(owner, name, what):
@@ -32,11 +38,12 @@ def before(owner, name, what):
 before(Writer, "transaction", b"(")
 before(_base.LifelongEstimator, "_take_up", b"g")
 before(_learning.Work, "_events", b"t")
-done = _learning.Work._learn
+done = _learning.Work._learn_some
 def learned(self, waiting):
-    done(self, waiting)
+    rest = done(self, waiting)
     mark(b")")
-_learning.Work._learn = learned
+    return rest
+_learning.Work._learn_some = learned
 learn(sys.argv[1], sys.argv[2], progress=lambda what, done, total: mark(b"r") if what == "reading" else None)
 mark(b".")
 """

@@ -14,7 +14,7 @@ from everspan.one_file import learn, open_model, overview
 
 from ..hot_journals import copy_of_a_killed
 from .fuzzing import run
-from .killing import survive, write_table
+from .killing import LEARN, survive, write_table
 
 
 def test_kill_9_while_reading_trying_growing_and_committing(tmp_path):
@@ -30,12 +30,8 @@ def test_two_processes_learn_into_one_file_and_others_read(tmp_path):
         write_table(tmp_path / f"{part}.parquet", 120, seed=seed)
     write_table(tmp_path / "first.parquet", 5, seed=0)
     learn(path, tmp_path / "first.parquet")
-    code = (
-        "import functools, sys; from everspan.one_file import _learning, learn; "
-        "_learning.Pace = functools.partial(_learning.Pace, 10, 10); learn(*sys.argv[1:])"
-    )
     writers = [
-        subprocess.Popen([sys.executable, "-c", code, str(path), str(tmp_path / f"{part}.parquet")]) for part in (0, 1)
+        subprocess.Popen([sys.executable, "-c", LEARN, str(path), str(tmp_path / f"{part}.parquet")]) for part in (0, 1)
     ]
     seen = []
     while any(writer.poll() is None for writer in writers):

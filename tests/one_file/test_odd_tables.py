@@ -88,14 +88,14 @@ def test_a_file_that_another_table_was_learned_into_first_is_not_mixed_up(tmp_pa
     """Two processes that make one file of tables in different units: the second takes the first's."""
     learned(tmp_path, shops(5), "other")
     shops(5, seed=1).assign(u=lambda f: 3.0 * f["u"] + 2.0).to_csv(tmp_path / "b.csv", index=False)
-    inner = _learning.Work._learn
+    inner = _learning.Work._learn_some
 
     def late(work, waiting):
         if not (tmp_path / "b.everspan").exists():
             (tmp_path / "b.everspan").write_bytes((tmp_path / "other.everspan").read_bytes())
         return inner(work, waiting)
 
-    monkeypatch.setattr(_learning.Work, "_learn", late)
+    monkeypatch.setattr(_learning.Work, "_learn_some", late)
     assert len(learn(tmp_path / "b.everspan", tmp_path / "b.csv").events) == 5
     monkeypatch.undo()
     assert learn(tmp_path / "b.everspan", tmp_path / "b.csv").known == 5

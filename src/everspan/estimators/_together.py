@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,7 +97,9 @@ class Block:
 class StreamTogether(UpdatedStream):
     """A stream whose tasks can be learned many at a time."""
 
-    def learn_tasks(self, stream: Iterable[tuple[Hashable, Any, Any]]) -> list[TaskEvent]:
+    def learn_tasks(
+        self, stream: Iterable[tuple[Hashable, Any, Any]], *, until: Callable[[], bool] | None = None
+    ) -> list[TaskEvent]:
         """Learn many tasks one after another, and tell what happened to each; faster than `learn_task` in a loop.
 
         Tasks with as many rows are fitted on the features at hand together; where one grows the features, those behind
@@ -107,6 +109,9 @@ class StreamTogether(UpdatedStream):
         ----------
         stream : iterable of (task, X, y)
             Name, rows and labels of every task, as for `learn_task`.
+        until : function, optional
+            Asked after every task, or every few. When it returns True, learning stops. There are then fewer events than
+            tasks; tasks that were taken from an iterator ahead of time are not put back.
 
         Examples
         --------
@@ -121,14 +126,18 @@ class StreamTogether(UpdatedStream):
         ahead = max(8, self.history_.reused_in_a_row(_TOGETHER)) if "history_" in self.__dict__ else 8
         waiting = source.take(ahead)
         while waiting:
-            learned = self._learn_waiting(waiting, events)
+            learned = self._learn_waiting(waiting, events, until)
+            if until is not None and until():
+                return events
             ahead = min(2 * ahead, _TOGETHER) if learned == len(waiting) else 8
             waiting = waiting[learned:]
             waiting += source.take(ahead - len(waiting))
         source.complain()
         return events
 
-    def _learn_waiting(self, waiting: list[tuple[Hashable, Any, Any]], events: list[TaskEvent]) -> int:
+    def _learn_waiting(
+        self, waiting: list[tuple[Hashable, Any, Any]], events: list[TaskEvent], until: Callable[[], bool] | None
+    ) -> int:
         """Learn tasks until what they are tried on changes; how many were learned."""
         block, place = self._fitted(waiting), 0
         known = self.__dict__.get("representation_"), self.__dict__.get("prior_")
@@ -141,7 +150,7 @@ class StreamTogether(UpdatedStream):
                     task, X, y = waiting[place]
                     events.append(self._learn(X, y, task, None, block.fit(place) if block else None))
             place += run or 1
-            if self.representation_ is not known[0] or self.prior_ is not known[1]:
+            if self.representation_ is not known[0] or self.prior_ is not known[1] or (until is not None and until()):
                 break
         return place
 

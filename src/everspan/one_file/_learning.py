@@ -20,7 +20,9 @@ from ._opening import open_model
 from ._seen import digests, new_rows, with_rows
 from ._texts import texts_with
 
+_TOGETHER = 512  # tasks that wait to be learned at most
 _OVERHEAD = 512  # bytes of a task beside its rows and labels
+_COMMIT_AFTER = 1.0  # seconds of learning after which what was learned is committed
 Task = tuple[str, Any, Any]  # name, rows as numbers, labels
 Progress = Callable[[str, int, int], None]
 
@@ -185,24 +187,6 @@ class _OtherTable(StoreError):
 
 
 @dataclass
-class Pace:
-    """How many tasks are learned and committed together: as many as take about a second.
-
-    So the first tasks are in the file within five seconds, and what a stop can lose is never older than that, unless
-    one task alone takes longer.
-    """
-
-    size: int = 1
-    most: int = 512
-
-    def took(self, tasks: int, seconds: float) -> None:
-        if seconds > 2.0:
-            self.size = max(1, tasks // 2)
-        elif seconds < 1.0 and tasks >= self.size:
-            self.size = min(2 * self.size, self.most)
-
-
-@dataclass
 class Work:
     """The tasks of a table on their way into a model and, if it has one, into its file."""
 
@@ -219,37 +203,36 @@ class Work:
     journal: Journal | None = None
 
     def do(self, tasks: Iterable[Task]) -> None:
-        pace = Pace()
         try:
-            for waiting in self._waiting(tasks, pace):
-                started = time.perf_counter()
-                self._learn_and_commit(waiting)
-                pace.took(len(waiting), time.perf_counter() - started)
-                self.done += len(waiting)
-                if self.progress is not None:
-                    self.progress("learning", self.done, self.tasks)
+            for waiting in self._waiting(tasks):
+                self._learn_all(waiting)
         finally:
             self._close()
 
-    def _waiting(self, tasks: Iterable[Task], pace: Pace) -> Iterator[list[Task]]:
-        """The next tasks: as many as the pace says, but no more bytes than there is room for."""
+    def _waiting(self, tasks: Iterable[Task]) -> Iterator[list[Task]]:
+        """The next tasks, no more bytes than there is room for."""
         waiting, held = list[Task](), 0
         for name, X, y in tasks:
             waiting.append((name, X, y))
             held += X.nbytes + y.nbytes + _OVERHEAD
-            if len(waiting) >= pace.size or held >= self.memory // 8:  # new rows are copied once, so a quarter
+            if len(waiting) >= _TOGETHER or held >= self.memory // 8:  # new rows are copied once, so a quarter
                 yield waiting
                 waiting, held = [], 0
         if waiting:
             yield waiting
 
-    def _learn_and_commit(self, waiting: list[Task]) -> None:
-        while True:
+    def _learn_all(self, waiting: list[Task]) -> None:
+        while waiting:
             try:
-                return self._learn(waiting)
+                rest = self._learn_some(waiting)
             except StaleError:  # another process was faster: take up what it did, and try again
                 self._close()
                 self._take_up()
+                continue
+            self.done += len(waiting) - len(rest)
+            waiting = rest
+            if self.progress is not None:
+                self.progress("learning", self.done, self.tasks)
 
     def _take_up(self) -> None:
         """Load the file as another process left it; that process may have made it from another table."""
@@ -262,15 +245,14 @@ class Work:
             self.journal.close()
         self.journal = None
 
-    def _learn(self, waiting: list[Task]) -> None:
-        """Learn what is new of some tasks, and commit it."""
+    def _learn_some(self, waiting: list[Task]) -> list[Task]:
+        """Learn what is new of some tasks for about a second, and commit it; return the tasks that are left."""
         seen: dict[Any, bytes] = getattr(self.model, "_seen", {})
-        given, after = list[Task](), dict[str, tuple[bytes, bytes | None]]()
-        known_rows, nothing = 0, 0
+        given, after, known = list[Task](), dict[str, tuple[bytes, bytes | None]](), dict[str, int]()
         for name, X, y in waiting:
             found = digests(X, y)
             fresh = new_rows(None if self.all_rows else seen.get(name), found)
-            known_rows, nothing = known_rows + int((~fresh).sum()), nothing + (not fresh.any())
+            known[name] = int((~fresh).sum())
             fresh &= self._of_known_classes(name, y)
             if fresh.any():
                 given.append((name, X[fresh], y[fresh]))
@@ -278,13 +260,16 @@ class Work:
         if given and self.to_file and self.journal is None and "_saved" in self.model.__dict__:
             self.journal = Journal(self.path, self.model)  # before anything is learned: it writes what changes
             self.journal.open()
-        events, failed = self._events(given)
+        events, failed, left = self._events(given)
         if events:
             self._note(events, after)
+        first = next((place for place, task in enumerate(waiting) if left and task[0] == left[0][0]), len(waiting))
+        done, rest = waiting[:first], waiting[first:]
         self.report.events += events
         self.report.failed |= failed
-        self.report.known += nothing
-        self.report.known_rows += known_rows
+        self.report.known += sum(known[name] == len(X) for name, X, _ in done)
+        self.report.known_rows += sum(known[name] for name, _, _ in done)
+        return rest
 
     def _note(self, events: list[TaskEvent], after: dict[str, tuple[bytes, bytes | None]]) -> None:
         """Note which rows and texts tasks have, and commit."""
@@ -316,24 +301,25 @@ class Work:
             )
         return known
 
-    def _events(self, given: list[Task]) -> tuple[list[TaskEvent], dict[str, str]]:
-        """Learn tasks; one that cannot be learned does not keep the others from it."""
+    def _events(self, given: list[Task]) -> tuple[list[TaskEvent], dict[str, str], list[Task]]:
+        """Learn tasks until it is time to commit; one that cannot be learned does not keep the others from it."""
         events: list[TaskEvent] = []
         failed: dict[str, str] = {}
+        due = time.perf_counter() + _COMMIT_AFTER
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DriftWarning)  # events say it
-            while given:
+            while given and (not events or time.perf_counter() < due):
                 before = [self._event(name) for name, _, _ in given]
                 try:
-                    events += self.model.learn_tasks(given)
-                    break
+                    learned = self.model.learn_tasks(given, until=lambda: time.perf_counter() >= due)
+                    events, given = events + learned, given[len(learned) :]
                 except (ValueError, np.linalg.LinAlgError) as error:  # those before it are learned
                     after = [self._event(name) for name, _, _ in given]
                     place = next(i for i, event in enumerate(after) if event is None or event == before[i])
                     events += [event for event in after[:place] if event is not None]
                     failed[given[place][0]] = str(error).splitlines()[0]
                     given = given[place + 1 :]
-        return events, failed
+        return events, failed, given
 
     def _event(self, name: str) -> TaskEvent | None:
         place = getattr(self.model, "_places", {}).get(name)

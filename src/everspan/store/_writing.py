@@ -139,7 +139,7 @@ class Writer:
             remove_leftovers(self._target)
             self._connection = connect(self._target)
             check_store(self.path, self._connection)
-            for pragma in ("journal_mode = DELETE", "synchronous = EXTRA"):
+            for pragma in ("journal_mode = DELETE", "synchronous = EXTRA", "secure_delete = ON"):
                 self._connection.execute(f"PRAGMA {pragma}")
         except sqlite3.Error as error:
             self.close()

@@ -1,0 +1,286 @@
+"""Care of a file: checked, compacted, backed up while others write; and what forgetting takes out of it."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import shutil
+import sqlite3
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from everspan import LifelongClassifier
+from everspan.one_file import _learning, check, compact, export, forget, learn, open_model, rebuild
+from everspan.store import StoreError
+from everspan.tables import TableError
+
+from .faults import state
+from .fuzzing import run
+from .killing import LEARN
+from .test_one_file import shops
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """A file of ten tasks, of which one has a text that no other has, and its table."""
+    folder = tmp_path_factory.mktemp("kept")
+    table = shops(10, 20)
+    table.loc[table["shop"] == "s3", "city"] = table["city"].where(table.index % 3 > 0, "Xanadu")
+    table.to_csv(folder / "a.csv", index=False)
+    learn(folder / "a.everspan", folder / "a.csv")
+    return folder
+
+
+@pytest.fixture
+def path(kept, tmp_path):
+    for file in kept.iterdir():
+        shutil.copy(file, tmp_path)
+    return tmp_path / "a.everspan"
+
+
+def edited(path, statement):
+    with sqlite3.connect(path) as connection:
+        connection.execute(statement)
+    connection.close()
+
+
+# Checking -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_sound_file_is_sound(path):
+    before = path.read_bytes()
+    assert check(path).rows["tasks"] == 10
+    code, said, _ = run("check", path)
+    assert code == 0
+    assert "sound: " in said
+    assert json.loads(run("check", path, "--json")[1])["problems"] == []
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE tasks SET labels_used = labels_used + 1000000 WHERE position = 3",
+        "UPDATE predictors SET intercept = 0.5 WHERE task = 4",
+        "UPDATE arrays SET data = zeroblob(length(data))",
+        "UPDATE about SET value = '7' WHERE key = 'tasks'",
+        "DELETE FROM predictors WHERE task = 5",
+        "DELETE FROM tasks WHERE position = 9",
+        "DELETE FROM arrays WHERE name LIKE 'basis/%'",
+        "INSERT INTO predictors SELECT 77, place, version, feature, coefficients, intercept, reference, plausible, "
+        "summary, doubt, foreseen, checksum FROM predictors WHERE task = 1",
+    ],
+)
+def test_check_finds_what_is_wrong_in_one_line_and_says_so_by_its_exit_code(path, statement):
+    edited(path, statement)
+    code, said, errors = run("check", path)
+    assert (code, errors) == (1, "")
+    assert said.count("\n") >= 1
+    assert "Traceback" not in said
+
+
+def test_check_finds_damage_in_unused_bytes_of_sqlite_s_structure(path):
+    data = bytearray(path.read_bytes())
+    data[4096 + 3 : 4096 + 5] = b"\xff\xff"  # the number of cells of a page
+    path.write_bytes(data)
+    code, said, errors = run("check", path)
+    assert code in (1, 2)
+    assert "Traceback" not in said + errors
+
+
+def test_show_says_nothing_of_an_edited_row(path):
+    """It used to print "1,000,846 labels" with exit code 0."""
+    edited(path, "UPDATE tasks SET labels_used = labels_used + 1000000 WHERE position = 3")
+    code, said, errors = run("show", path)
+    assert (code, said) == (2, "")
+    assert "a checksum of table tasks is wrong" in errors
+
+
+# Compacting and backing up --------------------------------------------------------------------------------------------
+
+
+def test_compact_makes_a_file_smaller_and_changes_nothing_else(path):
+    forget(path, [f"s{i}" for i in range(2, 10)])
+    model, leftover = open_model(path), path.with_name(f".{path.name}.0123.part")
+    leftover.write_bytes(b"of a process that was stopped")
+    before, size = state(path), path.stat().st_size
+    assert compact(path) == (size, path.stat().st_size)
+    assert path.stat().st_size < size
+    assert not leftover.exists()
+    assert state(path) == before
+    model.learn_task(np.eye(model.n_features_in_), np.array(["no", "yes"] * 4)[: model.n_features_in_], task="later")
+    model.save(path)  # who knows the file knows it still
+
+
+def test_backups_while_another_process_learns_are_each_a_whole_state(tmp_path):
+    path = tmp_path / "a.everspan"
+    shops(60, 20).to_csv(tmp_path / "a.csv", index=False)
+    shops(3, 20).to_csv(tmp_path / "first.csv", index=False)
+    learn(path, tmp_path / "first.csv")
+    counts = []
+    with subprocess.Popen([sys.executable, "-c", LEARN, str(path), str(tmp_path / "a.csv")]) as writer:
+        for number in itertools.count():
+            out = tmp_path / f"{number}.everspan"
+            assert run("backup", path, out)[0] == 0
+            assert not check(out).problems
+            counts.append(check(out).rows["tasks"])
+            if writer.poll() is not None:
+                break
+    assert writer.returncode == 0
+    assert counts == sorted(counts)
+    assert check(path).rows["tasks"] == 60
+
+
+def test_a_backup_overwrites_nothing(path, tmp_path):
+    out = tmp_path / "b.everspan"
+    out.write_text("precious")
+    code, _, errors = run("backup", path, out)
+    assert code == 2
+    assert "is there already" in errors
+    assert out.read_text() == "precious"
+    assert run("backup", path, tmp_path / "nowhere" / "b.everspan")[0] == 2
+
+
+# Forgetting -----------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_of_a_forgotten_task_is_in_the_file_or_in_exports(path, tmp_path):
+    """Its texts used to stay in the preparation, and its rows in pages that SQLite had freed."""
+    assert b"Xanadu" in path.read_bytes()
+    digests, fresh = open_model(path)._seen["s3"], sqlite3.connect(path)
+    row = fresh.execute("SELECT seen FROM tasks WHERE name = '\"s3\"'").fetchone()[0]
+    fresh.close()
+    assert row == digests
+    done = forget(path, ["s3"])
+    data = path.read_bytes()
+    assert b"Xanadu" not in data
+    assert b'"s3"' not in data
+    assert digests not in data
+    for name in ("one.json", "all.parquet"):
+        out = tmp_path / name
+        export(path, out, "s1" if name == "one.json" else None)
+        assert b"Xanadu" not in out.read_bytes()
+    assert "Xanadu" not in json.dumps(done.model.table_)
+    assert not check(path).problems
+    assert any("--rebuild" in note for note in done.notes), "what cannot be removed is said, and how it can"
+
+
+def test_texts_that_other_tasks_have_stay(path):
+    forget(path, ["s3", "s4"])
+    kept = [value for column in open_model(path).table_["columns"] for value in column.get("values", [])]
+    assert kept == [None, "a", "b"] or set(kept) == {None, "a", "b"}
+
+
+def test_other_tasks_answer_as_before_and_new_rows_are_learned_after_a_text_was_forgotten(path, tmp_path):
+    before = open_model(path)
+    forget(path, ["s3"])
+    after, X = open_model(path), np.random.default_rng(0).standard_normal((9, before.n_features_in_))
+    for task in after.tasks_:
+        assert after.predict(X, task=task).shape == (9,)
+    table = shops(12, 8, seed=5)
+    table.loc[0, "city"] = "Xanadu"
+    table.to_csv(tmp_path / "b.csv", index=False)
+    assert not learn(path, tmp_path / "b.csv").failed
+    assert b"Xanadu" not in path.read_bytes(), "who was forgotten does not come back by somebody else's row"
+
+
+def test_a_rebuilt_file_is_that_of_a_table_without_the_task(path, kept, tmp_path):
+    table = kept / "a.csv"
+    rows = table.read_text().splitlines(keepends=True)
+    (tmp_path / "without.csv").write_text("".join(row for row in rows if ",s3," not in row))
+    learn(tmp_path / "never.everspan", tmp_path / "without.csv")
+    done = rebuild(path, ["s3"], [table])
+    assert done.notes == []
+    assert state(path) == state(tmp_path / "never.everspan")
+
+
+def test_a_rebuild_that_would_lose_tasks_changes_nothing(path, tmp_path):
+    shops(6, 20).to_csv(tmp_path / "some.csv", index=False)
+    before = path.read_bytes()
+    with pytest.raises(TableError, match="no rows of 4 other tasks, such as"):
+        rebuild(path, ["s3"], [tmp_path / "some.csv"])
+    assert path.read_bytes() == before
+    code, said, errors = run("forget", path, "s3", "--rebuild", tmp_path / "a.csv", "--quiet")
+    assert (code, errors) == (0, "")
+    assert "9 tasks" in said
+
+
+def test_a_file_of_format_1_says_that_it_does_not_know_whose_texts_are_whose(tmp_path):
+    from .test_format import HERE
+
+    path = tmp_path / "a.everspan"
+    shutil.copy(HERE / "format-1.everspan", path)
+    assert any("earlier version" in note for note in forget(path, ["s3"]).notes)
+
+
+# Time and memory ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "seconds_a_task",
+    [lambda _: 0.02, lambda _: 0.7, lambda _: 4.0, lambda place: 0.001 if place < 25 else 2.4],
+    ids=["quick", "slow", "very slow", "slow in the end"],
+)
+def test_the_first_tasks_are_committed_within_five_seconds_and_others_every_five(tmp_path, monkeypatch, seconds_a_task):
+    """By a clock that goes on while tasks are learned, and at no other moment."""
+    shops(40, 6).to_csv(tmp_path / "a.csv", index=False)
+    now, commits = [0.0], []
+    learn_one, commit = LifelongClassifier._learn_rows, _learning.Work._note
+
+    def slow(model, *given):
+        now[0] += seconds_a_task(len(model._places) if "_places" in vars(model) else 0)
+        return learn_one(model, *given)
+
+    def noted(work, *given):
+        commit(work, *given)
+        commits.append(now[0])
+
+    monkeypatch.setattr(_learning.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(LifelongClassifier, "_learn_rows", slow)
+    monkeypatch.setattr(_learning.Work, "_note", noted)
+    learn(tmp_path / "a.everspan", tmp_path / "a.csv")
+    assert now[0] >= 0.9 * sum(map(seconds_a_task, range(40))), "tasks were learned one by one"
+    assert np.diff([0.0, *commits]).max() <= 5.0
+    assert commits[-1] == now[0]
+
+
+def test_tasks_that_wait_take_no_more_bytes_than_there_is_room_for():
+    def tasks(count, rows):
+        for task in range(count):
+            yield str(task), np.zeros((rows, 50)), np.zeros(rows)
+
+    work = functools.partial(_learning.Work, None, None, None, None)
+    for count, rows in ((120, 10_000), (20_000, 3)):
+        given = list(work(memory=50_000_000)._waiting(tasks(count, rows)))
+        held = [sum(X.nbytes + y.nbytes for _, X, y in waiting) for waiting in given]
+        assert max(held) <= 50_000_000 / 8 + rows * 51 * 8
+        assert sum(map(len, given)) == count
+
+
+def test_a_file_that_is_locked_is_not_called_damaged(path, monkeypatch):
+    from everspan.store import _connection
+
+    monkeypatch.setattr(_connection, "_TIMEOUT", 0.05)
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(StoreError, match="is in use by another process: try again"):
+        open_model(path)
+    holder.close()
+
+
+def test_names_that_sqlite_would_take_for_something_else_are_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shops(2, 20).to_csv("a.csv", index=False)
+    for name in (":memory:", "file:x?mode=memory", "a b%20#?.everspan"):
+        learn(name, "a.csv")
+        assert (tmp_path / name).is_file()
+        assert check(name).rows["tasks"] == 2
+    loop = tmp_path / "loop.everspan"
+    loop.symlink_to(loop)
+    code, _, errors = run("show", loop)
+    assert code == 2
+    assert errors.count("\n") == 1
