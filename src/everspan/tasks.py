@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, Protocol, overload, runtime_checkable
+from struct import Struct
+from typing import Any, Literal, Protocol, TypeVar, overload, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -132,10 +132,78 @@ class TaskEvent:
 
 
 _COLUMNS = tuple(f.name for f in fields(TaskEvent) if f.name != "refinement")
+V = TypeVar("V")
+
+
+class Overlay(Mapping[int, V]):
+    """An immutable map from positions to values, in parts that a changed copy shares with the original.
+
+    Examples
+    --------
+    >>> from everspan.tasks import Overlay
+    >>> one = Overlay().having({3: "a"})
+    >>> two = one.having({3: "b", 900: "c"})
+    >>> one.get(3), two.get(3), two.get(4), len(two)
+    ('a', 'b', None, 2)
+    """
+
+    def __init__(self, parts: dict[int, dict[int, V]] | None = None) -> None:
+        self._parts = parts or {}
+
+    def having(self, values: Mapping[int, V]) -> Overlay[V]:
+        """A copy with these values; it costs the square root of the size, not the size."""
+        parts, fresh = dict(self._parts), set[int]()
+        for position, value in values.items():
+            part = position >> 8
+            if part not in fresh:
+                parts[part] = dict(parts.get(part, {}))
+                fresh.add(part)
+            parts[part][position] = value
+        return Overlay(parts)
+
+    def __getitem__(self, position: int) -> V:
+        return self._parts[position >> 8][position]
+
+    def get(self, position: int, default: Any = None) -> Any:
+        part = self._parts.get(position >> 8)
+        return default if part is None else part.get(position, default)
+
+    def __iter__(self) -> Iterator[int]:
+        return (position for part in self._parts.values() for position in part)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._parts.values()))
+
+
+class Places(Mapping[Hashable, int]):
+    """The position of every task of a history, by name."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+
+    def __getitem__(self, task: Hashable) -> int:
+        place = self._history._index[task]
+        if place >= len(self._history):  # a later history shares the index
+            raise KeyError(task)
+        return place
+
+    def __iter__(self) -> Iterator[Hashable]:
+        return iter(self._history._tasks[: len(self._history)])
+
+    def __len__(self) -> int:
+        return len(self._history)
+
+
+# flags (bit 0: grew, bit 1: met, bit 2: updated); error, error_bound, confidence, seconds, drift;
+# labels_used, labels_wanted, dimension, features_learned
+_EVENT = Struct("<Bdddddqqqq")
+_EVENTS = np.dtype([("flags", "u1"), ("reals", "<f8", 5), ("counts", "<i8", 4)])
 
 
 class History(Sequence[TaskEvent]):
-    """The events of all tasks in order, kept as columns: some eighty bytes a task.
+    """The events of all tasks in order, packed: some eighty bytes a task.
+
+    A model's history never changes under a reader: learning appends to a `fork`, which shares the packed events.
 
     Examples
     --------
@@ -150,20 +218,42 @@ class History(Sequence[TaskEvent]):
 
     def __init__(self, events: Sequence[TaskEvent] = ()) -> None:
         self._tasks: list[Hashable] = []
-        self._flags = array("B")  # bit 0: grew, bit 1: met, bit 2: updated
-        self._reals = array("d")  # error, error_bound, confidence, seconds
-        self._drifts: dict[int, float] = {}
-        self._counts = array("q")  # labels_used, labels_wanted, dimension, features_learned
-        self._refinements: dict[int, Any] = {}
+        self._rows = bytearray()  # an _EVENT a task
+        self._index: dict[Hashable, int] = {}  # the position of each name; written last
+        self._replaced: Overlay[TaskEvent] = Overlay()
+        self._refinements: Overlay[Any] = Overlay()
+        self._length = self._labels = 0
         for event in events:
             self.append(event)
 
+    def fork(self) -> History:
+        """A history that begins as this one; this one stays as it is while that one grows."""
+        fork = History.__new__(History)
+        fork.__dict__.update(self.__dict__)
+        return fork
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy or a pickle has: nothing of it is shared."""
+        tasks = self._tasks[: len(self)]
+        own = {"_tasks": tasks, "_index": {task: place for place, task in enumerate(tasks)}}
+        return self.__dict__ | own | {"_rows": self._rows[: len(self) * _EVENT.size]}
+
+    def _claim(self) -> None:
+        """Copy the shared events if something follows this history's last event: it belongs to another fork."""
+        n = self._length
+        if len(self._tasks) != n or len(self._rows) != n * _EVENT.size:
+            self._tasks, self._rows = self._tasks[:n], self._rows[: n * _EVENT.size]
+            self._index = {task: place for place, task in enumerate(self._tasks)}
+
     def append(self, event: TaskEvent) -> None:
+        self._claim()
+        self._rows += _packed(event)
         self._tasks.append(event.task)
-        self._flags.append(0)
-        self._reals.extend((0.0,) * 4)
-        self._counts.extend((0,) * 4)
-        self.replace(len(self) - 1, event)
+        self._index[event.task] = self._length
+        if event.refinement is not None:
+            self._refinements = self._refinements.having({self._length: event.refinement})
+        self._labels += int(event.labels_used)
+        self._length += 1
 
     def extend_reused(
         self,
@@ -174,12 +264,15 @@ class History(Sequence[TaskEvent]):
         seconds: float,
     ) -> list[TaskEvent]:
         """Tasks in a row that reused the features (their dimension, and how many were learned) and met the error."""
-        reals, counts = np.full((len(tasks), 4), np.nan), np.empty((len(tasks), 4), dtype=np.int64)
-        reals[:, 0], reals[:, 3], counts[:, 0], counts[:, 1:] = errors, seconds, labels_used, (-1, *features)
+        self._claim()
+        rows, nothing = np.zeros(len(tasks), dtype=_EVENTS), float("nan")
+        rows["flags"], rows["reals"] = 2, (0.0, nothing, nothing, seconds, nothing)
+        rows["reals"][:, 0], rows["counts"][:, 0], rows["counts"][:, 1:] = errors, labels_used, (-1, *features)
+        self._rows += rows.tobytes()
         self._tasks.extend(tasks)
-        self._flags.frombytes(bytes([2]) * len(tasks))
-        self._reals.frombytes(reals.tobytes())
-        self._counts.frombytes(counts.tobytes())
+        self._index.update(zip(tasks, range(self._length, self._length + len(tasks)), strict=True))
+        self._labels += int(labels_used.sum())
+        self._length += len(tasks)
         return [
             TaskEvent(task, "reused", True, error, None, None, used, None, *features, None, seconds)
             for task, error, used in zip(tasks, errors.tolist(), labels_used.tolist(), strict=True)
@@ -187,52 +280,40 @@ class History(Sequence[TaskEvent]):
 
     def replace(self, index: int, event: TaskEvent) -> None:
         """Put another event of the same task in the place of one."""
-        for kept, value in ((self._refinements, event.refinement), (self._drifts, event.drift)):
-            kept.pop(index, None)
-            if value is not None:
-                kept[index] = value
-        self._flags[index] = (event.action == "grew") + 2 * event.met + 4 * (event.action == "updated")
-        nothing = float("nan")
-        bound = nothing if event.error_bound is None else event.error_bound
-        confidence = nothing if event.confidence is None else event.confidence
-        self._reals[4 * index : 4 * index + 4] = array("d", (event.error, bound, confidence, event.seconds))
-        wanted = -1 if event.labels_wanted is None else event.labels_wanted
-        counts = (event.labels_used, wanted, event.dimension, event.features_learned)
-        self._counts[4 * index : 4 * index + 4] = array("q", counts)
+        self._labels += event.labels_used - self[index].labels_used
+        self._replaced = self._replaced.having({index: event})
 
     def reused_in_a_row(self, most: int) -> int:
-        """How many of the last tasks reused the features, counted up to so many."""
-        last = self._flags[max(len(self) - most, 0) :].tobytes()[::-1]
-        return next((place for place, flags in enumerate(last) if flags & 1), len(last))
+        """How many of the last tasks reused the features, counted up to this many."""
+        last = range(len(self) - 1, max(len(self) - most, 0) - 1, -1)
+        return next((place for place, i in enumerate(last) if self[i].action == "grew"), len(last))
 
     def table(self) -> dict[str, list[Any]]:
         """The events as columns, for ``pandas.DataFrame(...)`` or any other table."""
         events = list(self)
         return {name: [getattr(event, name) for event in events] for name in _COLUMNS}
 
-    def truncate(self, length: int) -> None:
-        """Drop all events from this one on."""
-        del self._tasks[length:], self._flags[length:], self._reals[4 * length :], self._counts[4 * length :]
-        for kept in (self._refinements, self._drifts):
-            for index in [index for index in kept if index >= length]:
-                del kept[index]
-
     def without(self, index: int) -> History:
         """The history with one event left out."""
         return History([event for position, event in enumerate(self) if position != index])
 
     @property
+    def places(self) -> Mapping[Hashable, int]:
+        """The position of every task, by name."""
+        return Places(self)
+
+    @property
     def labels(self) -> int:
         """The labels that all tasks used."""
-        return int(np.frombuffer(self._counts, dtype=np.int64)[::4].sum()) if len(self) else 0
+        return self._labels
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the columns, task names and refinements aside."""
-        return sum(column.itemsize * len(column) for column in (self._flags, self._reals, self._counts)) + 8 * len(self)
+        """Bytes of the packed events, task names and refinements aside."""
+        return (_EVENT.size + 8) * len(self)
 
     def __len__(self) -> int:
-        return len(self._tasks)
+        return self._length
 
     @overload
     def __getitem__(self, index: int) -> TaskEvent: ...
@@ -242,9 +323,12 @@ class History(Sequence[TaskEvent]):
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         i = range(len(self))[index]
-        flags = self._flags[i]
-        error, bound, confidence, seconds = self._reals[4 * i : 4 * i + 4]
-        used, wanted, dimension, learned = self._counts[4 * i : 4 * i + 4]
+        replaced: TaskEvent | None = self._replaced.get(i)
+        if replaced is not None:
+            return replaced
+        flags, error, bound, confidence, seconds, drift, used, wanted, dimension, learned = _EVENT.unpack_from(
+            self._rows, i * _EVENT.size
+        )
         return TaskEvent(
             task=self._tasks[i],
             action="updated" if flags & 4 else "grew" if flags & 1 else "reused",
@@ -256,7 +340,7 @@ class History(Sequence[TaskEvent]):
             labels_wanted=None if wanted < 0 else wanted,
             dimension=dimension,
             features_learned=learned,
-            drift=self._drifts.get(i),
+            drift=None if drift != drift else drift,
             refinement=self._refinements.get(i),
             seconds=seconds,
         )
@@ -270,8 +354,24 @@ class History(Sequence[TaskEvent]):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        grew = sum(flags & 1 for flags in self._flags)
+        grew = sum(event.action == "grew" for event in self)
         return f"<History of {_count(len(self), 'task')}: {len(self) - grew} reused, {grew} grew>"
+
+
+def _packed(event: TaskEvent) -> bytes:
+    nothing = float("nan")
+    return _EVENT.pack(
+        (event.action == "grew") + 2 * event.met + 4 * (event.action == "updated"),
+        event.error,
+        nothing if event.error_bound is None else event.error_bound,
+        nothing if event.confidence is None else event.confidence,
+        event.seconds,
+        nothing if event.drift is None else event.drift,
+        event.labels_used,
+        -1 if event.labels_wanted is None else event.labels_wanted,
+        event.dimension,
+        event.features_learned,
+    )
 
 
 def _count(number: int, noun: str) -> str:

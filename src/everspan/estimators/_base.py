@@ -8,8 +8,7 @@ import operator
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any, ClassVar, Self
@@ -89,7 +88,9 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Filed
         given = [state[name] for name in _parameters(type(self))]
         known: tuple[list[Any], Rules] | None = state.get("_resolved")
         if known is None or not all(map(operator.is_, given, known[0])):
-            known = self._resolved = given, self._resolve()
+            bare = object.__new__(type(self))  # the rules refer to parameters, and to no state
+            bare.__dict__ = dict(zip(_parameters(type(self)), given, strict=True))
+            known = self._resolved = given, bare._resolve()
         return known[1]
 
     def _resolve(self) -> Rules:
@@ -150,36 +151,11 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Filed
 
     # State -----------------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
-        """A call that fails changes nothing: what it added is taken back."""
-        self._undo: list[Callable[[], None]] = []  # how to take back what updates replaced
-        self._load_tasks()
-        before = dict(self.__dict__)
-        mark = self.predictors_.mark() if "predictors_" in before else None
-        try:
-            yield
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            if mark is not None:
-                self.predictors_.truncate(*mark)
-                for undo in reversed(self._undo):
-                    undo()
-                self._truncate(mark[1])
-            raise
-
-    def _truncate(self, tasks: int) -> None:
-        self.history_.truncate(tasks)
-        for name in list(self._places)[tasks:]:
-            del self._places[name]
-
     def _reset(self) -> None:
         for name in [
             name
             for name in vars(self)
-            if name.endswith("_")
-            or name in ("_places", "_warned", "_average", "_entropy", "_read", "_seen", "_bases", "_on_disk")
+            if name.endswith("_") or name in ("_warned", "_entropy", "_cache", "_seen", "_origin_task")
         ]:
             delattr(self, name)
 
@@ -219,7 +195,6 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Filed
             self.predictors_ = Predictors()
             self.predictors_.new_version(self.representation_.basis)
             self.history_ = History()
-            self._places: dict[Hashable, int] = {}
             state: Any = 0 if self.random_state is None else self.random_state
             if not isinstance(state, numbers.Integral):
                 state = check_random_state(state).randint(2**31)
@@ -324,7 +299,6 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Filed
         )
         linear = isinstance(self.representation_, LinearRepresentation)
         self.predictors_.end_task(mean if linear else None)  # a mean is needed where predictors move
-        self._places[task] = len(self.history_)
         self.history_.append(event)
         self._counted(len(self.history_))
         return event
@@ -340,6 +314,10 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Filed
         Other tasks keep predicting. Those fitted on an earlier representation keep a reference to it, which the
         forgotten feature helped to shape, until they are forgotten too.
         """
+        self._commit(lambda model: model._forget(task))
+        return self
+
+    def _forget(self, task: Hashable) -> None:
         check_is_fitted(self, "history_")
         position, rules = self._position(task), self._rules()
         predictors, lost = self.predictors_.without(position)
@@ -348,19 +326,25 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Filed
             representation = representation.without_feature(feature)
         if lost and len(representation.features):
             representation, _ = refine(representation, rules)
-        predictors.new_version(representation.basis)
-        names = [name for name, place in self._places.items() if place != position]
+        if lost:
+            predictors.new_version(representation.basis)
         self.representation_, self.predictors_ = representation, predictors
-        self._places = {name: place for place, name in enumerate(names)}
-        self.__dict__.get("_seen", {}).pop(task, None)
+        for noted in ("_seen", "_texts"):  # by `everspan learn`
+            others = {name: one for name, one in getattr(self, noted, {}).items() if self._places.get(name) != position}
+            setattr(self, noted, others)
         self.history_ = self.history_.without(position)
+        self.__dict__.pop("_cache", None)
         self._forgotten(position)
-        return self
 
     def _forgotten(self, position: int) -> None:
         """Whatever else a kind of estimator must bring up to date."""
 
     # Reading ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def _places(self) -> Mapping[Hashable, int]:
+        """The position of every task."""
+        return self.history_.places
 
     @property
     def tasks_(self) -> list[Hashable]:
@@ -382,8 +366,9 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Filed
 
     def transform(self, X: Any) -> Array:
         """The shared representation of rows, for any pipeline."""
-        check_is_fitted(self, "history_")
-        Z: Array = self.representation_.transform(self._prepare(X) - self.representation_.origin)
+        check_is_fitted(self, "representation_")
+        view = self._view()
+        Z: Array = view.representation_.transform(view._prepare(X) - view.representation_.origin)
         return Z
 
     @property

@@ -51,9 +51,9 @@ class ClassPredictions(ClassifierMixin, StreamTogether):  # type: ignore[misc]
 
     def _by_task(self, X: Any, task: Hashable, tasks: Any) -> list[tuple[Any, Array, Any]]:
         """Row positions, scores and classes of every task asked for."""
-        reader = self._reader(task, tasks)
-        if reader is not self:
-            return reader._by_task(X, task, tasks)
+        return self._reader(task, tasks)._parts(X, task, tasks)
+
+    def _parts(self, X: Any, task: Hashable, tasks: Any) -> list[tuple[Any, Array, Any]]:
         check_is_fitted(self, "history_")
         rows, rules = self._prepare(X), self._rules()
         if tasks is None:
@@ -61,7 +61,7 @@ class ClassPredictions(ClassifierMixin, StreamTogether):  # type: ignore[misc]
         if task is not None:
             raise ValueError("give either task, for all rows, or tasks, one a row")
         names, places, known, plain, scores = self._at_once(rows, tasks)
-        sets = np.array(self._label_set_of)[known[places[plain]]] if len(plain) else np.zeros(0, dtype=np.intp)
+        sets = np.array(self._label_set_of[:])[known[places[plain]]] if len(plain) else np.zeros(0, dtype=np.intp)
         parts = [(plain[sets == code], scores[sets == code, None], self._label_sets[code]) for code in np.unique(sets)]
         rest = left_over(names, places, plain)
         return [*parts, *((chosen, *self._scores(self._lifted(rows[chosen]), name, rules)) for name, chosen in rest)]

@@ -7,7 +7,6 @@ import time
 from array import array
 from collections.abc import Hashable
 from dataclasses import replace
-from functools import partial
 from itertools import repeat
 from typing import Any, ClassVar
 
@@ -213,13 +212,10 @@ class LifelongClassifier(ClassPredictions):
         """After the label sets were read from a file."""
         self.classes_ = union_of(self._label_sets) if self._label_sets else np.zeros(0)
 
-    def _truncate(self, tasks: int) -> None:
-        super()._truncate(tasks)
-        del self._label_set_of[tasks:]
-
     def _forgotten(self, position: int) -> None:
         super()._forgotten(position)
-        used = array("q", [code for place, code in enumerate(self._label_set_of) if place != position])
+        codes = self._label_set_of[: len(self.history_) + 1]
+        used = [code for place, code in enumerate(codes) if place != position]
         kept = sorted(set(used))
         self._label_set_of = array("q", [kept.index(code) for code in used])
         self._label_sets = [self._label_sets[code] for code in kept]
@@ -282,7 +278,13 @@ class LifelongClassifier(ClassPredictions):
 
     def _note_classes(self, classes: list[Any]) -> None:
         codes = {pair: self._code_of(np.array(pair[:2], dtype=pair[2])) for pair in dict.fromkeys(classes)}
-        self._label_set_of.extend([codes[pair] for pair in classes])
+        self._note_codes([codes[pair] for pair in classes])
+
+    def _note_codes(self, codes: list[int]) -> None:
+        """The label sets of the next tasks; states share the column, and none changes or reads another's end."""
+        if len(self._label_set_of) != len(self.history_):
+            self._label_set_of = self._label_set_of[: len(self.history_)]
+        self._label_set_of.extend(codes)
 
     def _as_others(self, classes: Any, codes: NDArray[np.intp]) -> tuple[Any, NDArray[np.intp]]:
         """Rows of one class as one of two, where there is one pair of classes that other tasks have it in."""
@@ -337,9 +339,10 @@ class LifelongClassifier(ClassPredictions):
             )
         if classes[0] == known[0]:  # what was the only side is now the lower one
             index = self.predictors_.of_task(position)[0]
-            self.predictors_.update(index, self.predictors_.at(index).mirrored())
-        self._undo.append(partial(self._label_set_of.__setitem__, position, self._label_set_of[position]))
-        self._label_set_of[position] = self._code_of(classes)
+            self._replace(index, self.predictors_.at(index).mirrored())
+        codes = self._label_set_of[:]  # other states keep theirs
+        codes[position] = self._code_of(classes)
+        self._label_set_of = codes
         return classes
 
     def _code_of(self, classes: Any) -> int:
@@ -387,7 +390,7 @@ class LifelongClassifier(ClassPredictions):
     def _finish(
         self, task: Hashable, classes: Any, outcomes: list[Outcome], error: float, started: float, mean: Array | None
     ) -> TaskEvent:
-        self._label_set_of.append(self._code_of(classes))
+        self._note_codes([self._code_of(classes)])
         return self._record(task, outcomes, error, started, mean=mean)
 
 

@@ -7,18 +7,19 @@ from collections.abc import Hashable
 from pathlib import Path
 from typing import Any, Self
 
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from ..store import Contents, StoreError, as_stored, read, write
+from ._atomic import Atomic
 from ._on_disk import OnDisk
 from ._restoring import damage_said, parameters_of, restore
 from ._saving import contents_of
 
 EAGER = 2000  # tasks up to which a file is read at once
+_ON_DISK = ("history_", "predictors_", "_label_set_of", "_seen", "_texts")
 
 
-class Filed(BaseEstimator):  # type: ignore[misc]
+class Filed(Atomic):
     """An estimator that can be saved to a file and loaded from it."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -35,11 +36,12 @@ class Filed(BaseEstimator):  # type: ignore[misc]
             another model or process has changed it since, `everspan.store.StaleError` says so and the file stays.
         """
         check_is_fitted(self, "history_")
-        self._saved = write(path, self._loadable_contents(), self.__dict__.get("_saved"))
+        with self._lock:
+            self._saved = write(path, self._loadable_contents(), self.__dict__.get("_saved"))
 
     def _loadable_contents(self) -> Contents:
         """All that is to be saved; ValueError if `load` would refuse it."""
-        contents = contents_of(self)
+        contents = contents_of(self._view())
         try:
             type(self)._from_contents(as_stored(contents))
         except ValueError as error:
@@ -82,36 +84,29 @@ class Filed(BaseEstimator):  # type: ignore[misc]
 
     def __getattr__(self, name: str) -> Any:
         """What is still on disk is read when it is asked for."""
-        if (
-            name in ("history_", "predictors_", "_places", "_label_set_of", "_seen", "_texts")
-            and "_on_disk" in self.__dict__
-        ):
+        if name in _ON_DISK:
             self._load_tasks()
             if name in self.__dict__:
                 return self.__dict__[name]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    def __getstate__(self) -> Any:
-        self._load_tasks()
-        return super().__getstate__()
-
     def _load_tasks(self) -> None:
-        """Read all tasks that are still on disk."""
-        on_disk = self.__dict__.pop("_on_disk", None)
-        if on_disk is None:
-            return
-        try:
-            on_disk.load_all(self)
-        except BaseException:
-            self._on_disk = on_disk
-            raise
-
-    def _reader(self, task: Hashable, tasks: Any = None) -> Self:
-        """A model that knows the tasks asked for, and predicts as this one does."""
+        """Read all tasks that are still on disk, once, whichever thread comes first."""
         if "_on_disk" not in self.__dict__:
-            return self
-        found: Self | None = self._on_disk.reader(self, task, tasks)
-        if found is None:
-            self._load_tasks()
-            return self
-        return found
+            return
+        with self._lock:
+            if "_on_disk" in self.__dict__:
+                fork = self._fork()
+                fork.__dict__.pop("_on_disk").load_all(fork)
+                self.__dict__ = fork.__dict__
+
+    def _reader(self, task: Hashable = None, tasks: Any = None) -> Self:
+        """The model as it is now; of a large file, a model that knows the tasks asked for and predicts alike."""
+        view = self._view()
+        if "_on_disk" not in view.__dict__:
+            return view
+        part: Self | None = view._on_disk.reader(view, task, tasks)
+        if part is not None:
+            return part
+        self._load_tasks()
+        return self._view()

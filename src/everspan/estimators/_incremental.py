@@ -125,15 +125,15 @@ class ClassIncrementalClassifier(ClassifierMixin, LifelongEstimator):  # type: i
 
     def fit(self, X: Any, y: Any, *, sample_weight: Any = None) -> Self:
         """Forget everything, then learn the classes one at a time in order of first appearance."""
-        with self._all_or_nothing():
-            self._reset()
-            rows = self._prepare(X)
-            labels, weight = self._prepare_labels(y, len(rows)), checked_weight(sample_weight, len(rows))
-            rows, labels, weight = without_weightless(rows, labels, weight)
-            for label in labels[np.sort(np.unique(labels, return_index=True)[1])]:
-                chosen = labels == label
-                self._learn_rows(rows[chosen], labels[chosen], None if weight is None else weight[chosen])
+        self._commit(lambda model: model._learn_anew(X, y, sample_weight))
         return self
+
+    def _learn_anew(self, X: Any, y: Any, sample_weight: Any) -> None:
+        self._reset()
+        rows, labels, weight = self._checked(X, y, sample_weight)
+        for label in labels[np.sort(np.unique(labels, return_index=True)[1])]:
+            chosen = labels == label
+            self._learn_rows(rows[chosen], labels[chosen], None if weight is None else weight[chosen])
 
     def partial_fit(self, X: Any, y: Any, *, sample_weight: Any = None, classes: Any = None) -> Self:
         """Learn more classes, or more rows of known ones; ``classes`` is there for scikit-learn's callers."""
@@ -142,10 +142,13 @@ class ClassIncrementalClassifier(ClassifierMixin, LifelongEstimator):  # type: i
 
     def learn_task(self, X: Any, y: Any, *, sample_weight: Any = None) -> TaskEvent:
         """Learn the new classes of a table together, and tell what happened."""
-        with self._all_or_nothing():
-            rows = self._prepare(X)
-            labels, weight = self._prepare_labels(y, len(rows)), checked_weight(sample_weight, len(rows))
-            return self._learn_rows(*without_weightless(rows, labels, weight))
+        return self._commit(lambda model: model._learn_rows(*model._checked(X, y, sample_weight)))
+
+    def _checked(self, X: Any, y: Any, sample_weight: Any) -> tuple[Array, Any, Array | None]:
+        """Rows that count, their labels and weights."""
+        rows = self._prepare(X)
+        labels, weight = self._prepare_labels(y, len(rows)), checked_weight(sample_weight, len(rows))
+        return without_weightless(rows, labels, weight)
 
     def _start(self, X: Array, weight: Array | None = None) -> None:
         super()._start(X, weight)
@@ -205,59 +208,58 @@ class ClassIncrementalClassifier(ClassifierMixin, LifelongEstimator):  # type: i
 
     # Predicting ------------------------------------------------------------------------------------------------------
 
-    def _scores(self, X: Any) -> Array:
-        check_is_fitted(self, "history_")
-        rows = self._prepare(X)
-        centred = rows - self.representation_.origin if self.fit_intercept else rows
-        scores: Array = self.representation_.lift(centred) @ self.coef_.T + self.intercept_
-        return scores
+    def _scores(self, X: Any) -> tuple[Array, Any]:
+        """Scores of rows, a column a class, and the classes."""
+        view = self._reader()
+        check_is_fitted(view, "history_")
+        rows = view._prepare(X)
+        centred = rows - view.representation_.origin if view.fit_intercept else rows
+        return view.representation_.lift(centred) @ view.coef_.T + view.intercept_, view.classes_
 
     def decision_function(self, X: Any) -> Array:
         """Log-probabilities up to a constant, a column a class; one column, of the second class, for two."""
-        scores = self._scores(X)
+        scores, _ = self._scores(X)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def predict_proba(self, X: Any) -> Array:
         """Probabilities of all classes seen, in the order of ``classes_``."""
-        scores = self._scores(X)
+        scores, _ = self._scores(X)
         probabilities: Array = np.exp(scores - np.logaddexp.reduce(scores, axis=1, keepdims=True))
         return probabilities
 
     def predict(self, X: Any) -> Any:
         """The most probable class."""
-        best = self._scores(X).argmax(axis=1)
-        return self.classes_[best]
+        scores, classes = self._scores(X)
+        return classes[scores.argmax(axis=1)]
 
     def forget(self, task: Hashable = None) -> Self:
         """Remove the classes of one call: their rows, every feature learned from them; the rest is fitted anew."""
+        return super().forget(task)
+
+    def _forget(self, task: Hashable) -> None:
         check_is_fitted(self, "history_")
-        self._position(task)
+        position, rules = self._position(task), self._rules()
         gone = task if isinstance(task, tuple) else (task,)
         if not np.isin(self.classes_, np.array(gone)).any():
             raise ValueError(f"{task!r} brought no class: forget the classes whose rows these were")
         kept = self.memory_.without(gone)
         if not len(kept.labels):
             raise ValueError(f"{task!r} is all there is: a classifier needs a class")
-        rules, position = self._rules(), self._position(task)
-        with self._all_or_nothing():
-            representation = self.representation_
-            lost = [index for index, pair in enumerate(self._pairs) if set(pair) & set(gone)]
-            for index in reversed(lost):
-                representation = representation.without_feature(index)
-            if lost and len(representation.features):
-                representation, _ = refine(representation, rules)
-            names = [name for name in self._places if name != task]
-            self.representation_, self.predictors_ = representation, Predictors()
-            self.predictors_.new_version(representation.basis)
-            for _ in names:  # classes are told apart by one classifier: no task has a predictor of its own
-                self.predictors_.end_task()
-            self._places = {name: place for place, name in enumerate(names)}
-            self.history_ = self.history_.without(position)
-            self._pairs = [pair for index, pair in enumerate(self._pairs) if index not in lost]
-            self.memory_, self.classes_ = kept, np.unique(kept.labels)
-            centred = kept.rows - representation.origin if self.fit_intercept else kept.rows
-            self._fit_classifier(centred, kept, self.classes_)
-        return self
+        representation = self.representation_
+        lost = [index for index, pair in enumerate(self._pairs) if set(pair) & set(gone)]
+        for index in reversed(lost):
+            representation = representation.without_feature(index)
+        if lost and len(representation.features):
+            representation, _ = refine(representation, rules)
+        self.representation_, self.predictors_ = representation, Predictors()
+        self.predictors_.new_version(representation.basis)
+        self.history_ = self.history_.without(position)
+        for _ in self.history_:  # classes are told apart by one classifier: no task has a predictor of its own
+            self.predictors_.end_task()
+        self._pairs = [pair for index, pair in enumerate(self._pairs) if index not in lost]
+        self.memory_, self.classes_ = kept, np.unique(kept.labels)
+        centred = kept.rows - representation.origin if self.fit_intercept else kept.rows
+        self._fit_classifier(centred, kept, self.classes_)
 
 
 def _to_learn_from(pool: RowMemory, label: Any) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from collections.abc import Mapping
+from struct import Struct
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +14,7 @@ from numpy.typing import NDArray
 from ..prior import Summary
 from ..representation import Representation
 from ..spread import Spread
-from ..tasks import Array
+from ..tasks import Array, Overlay
 
 
 class Kept(NamedTuple):
@@ -40,7 +42,25 @@ class Kept(NamedTuple):
 
 
 NO_SUMMARY: Array = np.zeros(0)
+# Version and feature; intercept, reference and plausible error, foreseen; where its coefficients and its summary begin,
+# how many numbers they have; doubt.
+_ROW = Struct("<qqddddqqiib")
+_ROWS = np.dtype(
+    {
+        "names": ["version", "feature", "intercept", "errors", "foreseen", "first", "sizes", "doubt"],
+        "formats": ["<i8", "<i8", "<f8", ("<f8", 2), "<f8", ("<i8", 2), ("<i4", 2), "i1"],
+    }
+)
 UPDATED = -3  # the version of a predictor of a task that grew and has seen more rows since
+
+
+class _Ends(NamedTuple):
+    """How much of each shared column belongs to some predictors."""
+
+    rows: int
+    coefficients: int
+    summaries: int
+    tasks: int
 
 
 class Predictors:
@@ -59,30 +79,49 @@ class Predictors:
     def __init__(self) -> None:
         self.bases: list[Array | None] = []
         self._used: list[int] = []  # predictors that stand on each version
+        self._rows = bytearray()  # a _ROW a predictor
         self._coefficients = array("d")
-        self._ends = array("q")
-        self._versions = array("q")
-        self._features = array("q")  # the feature learned from the same rows, or -1
-        self._intercepts = array("d")
-        self._errors = array("d")  # in turn: the reference and the plausible error of each
         self._summaries = array("d")
-        self._summary_ends = array("q")
-        self._doubts = array("b")
-        self._foreseen = array("d")
-        self._updates: dict[int, Kept] = {}
-        self._replaced: list[tuple[int, Kept | None]] = []  # what `update` replaced since the last mark
         self._task_ends = array("q")  # a task has one predictor, or one for each of its classes
-        self._means: dict[int, Array] = {}  # of tasks whose rows lie elsewhere than the first task's
+        self._ends = _Ends(0, 0, 0, 0)
+        self._updates: Overlay[Kept] = Overlay()
+        self._means: Overlay[Array] = Overlay()  # of tasks whose rows lie elsewhere than the origin
+
+    def fork(self) -> Predictors:
+        """Predictors that begin as these; these stay as they are while those grow and change."""
+        fork = Predictors.__new__(Predictors)
+        fork.__dict__.update(self.__dict__, bases=list(self.bases), _used=list(self._used))
+        return fork
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy or a pickle has: nothing of it is shared."""
+        return self.fork()._on_columns_of_its_own().__dict__
+
+    def _on_columns_of_its_own(self) -> Predictors:
+        rows, coefficients, summaries, tasks = self._ends
+        self._rows, self._coefficients = self._rows[: rows * _ROW.size], self._coefficients[:coefficients]
+        self._summaries, self._task_ends = self._summaries[:summaries], self._task_ends[:tasks]
+        return self
+
+    def _claim(self) -> None:
+        """Copy the shared columns if something follows these predictors: it belongs to another fork."""
+        lengths = len(self._rows) // _ROW.size, len(self._coefficients), len(self._summaries), len(self._task_ends)
+        if lengths != self._ends:
+            self._on_columns_of_its_own()
 
     def end_task(self, mean: Array | None = None) -> None:
         """The predictors added since the last call are those of one task, whose rows have this mean if not zero."""
-        if mean is not None:
-            self._means.update(dict.fromkeys(range(self._task_ends[-1] if self._task_ends else 0, len(self)), mean))
+        self._claim()
+        tasks = self._ends.tasks
         self._task_ends.append(len(self))
+        self._ends = self._ends._replace(tasks=tasks + 1)
+        if mean is not None:
+            self.note_means({tasks: mean})
 
-    def note_mean(self, position: int, mean: Array) -> None:
-        """Rows of the task at this position have this mean, which is not zero."""
-        self._means.update(dict.fromkeys(self.of_task(position), mean))
+    def note_means(self, means: Mapping[int, Array]) -> None:
+        """Rows of the tasks at these positions have these means, which are not zero."""
+        own = {index: mean for position, mean in means.items() for index in self.of_task(position)}
+        self._means = self._means.having(own)
 
     def of_task(self, position: int) -> range:
         """The predictors of the task at this position of the stream."""
@@ -90,26 +129,28 @@ class Predictors:
 
     def task_of(self, index: int) -> int:
         """The position of the task that a predictor is one of."""
-        return bisect_right(self._task_ends, index)
+        return bisect_right(self._task_ends, index, 0, self._ends.tasks)
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks have predictors."""
+        return self._ends.tasks
 
     def __len__(self) -> int:
-        return len(self._versions)
+        return self._ends.rows
 
     @property
     def nbytes(self) -> int:
         """Bytes of all predictors, bases aside."""
-        columns: list[array[Any]] = [self._coefficients, self._ends, self._versions, self._features, self._intercepts]
-        columns += [self._errors, self._summaries, self._summary_ends, self._doubts, self._foreseen, self._task_ends]
-        arrays = [
-            *self._means.values(),
-            *(a for kept in self._updates.values() for a in (kept.coefficients, kept.summary)),
-        ]
-        return sum(a.nbytes for a in arrays) + sum(column.itemsize * len(column) for column in columns)
+        rows, coefficients, summaries, tasks = self._ends
+        arrays = [a for kept in self._updates.values() for a in (kept.coefficients, kept.summary)]
+        own = sum(a.nbytes for a in (*self._means.values(), *arrays))
+        return own + _ROW.size * rows + 8 * (coefficients + summaries + tasks)
 
     @property
     def summary_bytes(self) -> int:
         """Bytes of the summaries of rows that predictors were learned from."""
-        return self._summaries.itemsize * len(self._summaries)
+        return 8 * self._ends.summaries
 
     def new_version(self, basis: Array) -> None:
         """Make this the basis that the next predictors stand on; forget versions that nothing stands on."""
@@ -128,75 +169,68 @@ class Predictors:
 
     def add(self, kept: Kept) -> None:
         """One more predictor."""
+        _check_finite(kept.coefficients, kept.intercept, kept.summary)
+        self._claim()
+        ends, weights, numbers = self._ends, len(kept.coefficients), len(kept.summary)
+        row = kept.version, kept.feature, kept.intercept, *kept.errors, kept.foreseen
+        self._coefficients.frombytes(np.ascontiguousarray(kept.coefficients, dtype=np.float64).tobytes())
+        self._summaries.frombytes(np.ascontiguousarray(kept.summary, dtype=np.float64).tobytes())
+        self._rows += _ROW.pack(*row, ends.coefficients, ends.summaries, weights, numbers, kept.doubt)
         if kept.version >= 0:
             self._used[kept.version] += 1
-        self._coefficients.extend(kept.coefficients.tolist())
-        self._ends.append(len(self._coefficients))
-        self._versions.append(kept.version)
-        self._features.append(kept.feature)
-        self._intercepts.append(kept.intercept)
-        self._errors.extend(kept.errors)
-        self._summaries.extend(kept.summary.tolist())
-        self._summary_ends.append(len(self._summaries))
-        self._doubts.append(kept.doubt)
-        self._foreseen.append(kept.foreseen)
+        self._ends = _Ends(ends.rows + 1, ends.coefficients + weights, ends.summaries + numbers, ends.tasks)
 
     def add_tasks(self, coefficients: Array, intercepts: Array, errors: Array, summaries: Array) -> None:
         """Tasks with one predictor each on the newest version, one a row of these arrays, and no doubt about them."""
-        count, width = coefficients.shape
-        self._used[-1] += count
-        self._ends.extend(len(self._coefficients) + width * place for place in range(1, count + 1))
+        _check_finite(coefficients, intercepts, summaries)
+        self._claim()
+        ends, (count, width), size = self._ends, coefficients.shape, summaries.shape[1]
+        rows, order = np.zeros(count, dtype=_ROWS), np.arange(count)
+        rows["version"], rows["feature"], rows["foreseen"] = self.version, -1, np.nan
+        rows["intercept"], rows["errors"] = intercepts, errors
+        rows["first"] = np.column_stack([ends.coefficients + width * order, ends.summaries + size * order])
+        rows["sizes"] = width, size
         self._coefficients.frombytes(np.ascontiguousarray(coefficients).tobytes())
-        size = summaries.shape[1]
-        self._summary_ends.extend(len(self._summaries) + size * place for place in range(1, count + 1))
         self._summaries.frombytes(np.ascontiguousarray(summaries).tobytes())
-        self._versions.extend([self.version] * count)
-        self._features.extend([-1] * count)
-        self._intercepts.frombytes(np.ascontiguousarray(intercepts).tobytes())
-        self._errors.frombytes(np.ascontiguousarray(errors).tobytes())
-        self._doubts.extend([0] * count)
-        self._foreseen.extend([float("nan")] * count)
-        self._task_ends.extend(range(len(self) - count + 1, len(self) + 1))
+        self._rows += rows.tobytes()
+        self._task_ends.extend(range(ends.rows + 1, ends.rows + count + 1))
+        self._used[-1] += count
+        self._ends = _Ends(
+            ends.rows + count, ends.coefficients + width * count, ends.summaries + size * count, ends.tasks + count
+        )
 
     def at(self, index: int) -> Kept:
         """A predictor as it is kept."""
-        return self._updates.get(index) or self._first(index)
-
-    def _first(self, index: int) -> Kept:
-        return Kept(
-            self._versions[index],
-            self._features[index],
-            _part(self._coefficients, self._ends, index),
-            self._intercepts[index],
-            (self._errors[2 * index], self._errors[2 * index + 1]),
-            _part(self._summaries, self._summary_ends, index),
-            self._doubts[index],
-            self._foreseen[index],
+        updated: Kept | None = self._updates.get(index)
+        if updated is not None:
+            return updated
+        version, feature, intercept, reference, plausible, foreseen, first, second, weights, numbers, doubt = (
+            _ROW.unpack_from(self._rows, index * _ROW.size)
         )
+        coefficients, summary = self._coefficients[first : first + weights], self._summaries[second : second + numbers]
+        errors = reference, plausible
+        return Kept(version, feature, _array(coefficients), intercept, errors, _array(summary), doubt, foreseen)
 
     def update(self, index: int, kept: Kept) -> None:
         """Put another predictor in the place of one."""
-        self._replaced.append((index, self._updates.get(index)))
-        self._put(index, kept)
-
-    def _put(self, index: int, kept: Kept | None) -> None:
-        old = self.at(index)
-        if kept is None:
-            self._updates.pop(index, None)
-        else:
-            self._updates[index] = kept
-        for version, change in ((old.version, -1), (self.at(index).version, 1)):
+        _check_finite(kept.coefficients, kept.intercept, kept.summary)
+        for version, change in ((self.at(index).version, -1), (kept.version, 1)):
             if version >= 0:
                 self._used[version] += change
+        self._updates = self._updates.having({index: kept})
+
+    def _table(self) -> NDArray[Any]:
+        """The fixed numbers of all predictors as they were first; a copy, so that columns can grow meanwhile."""
+        return np.frombuffer(self._rows[: len(self) * _ROW.size], dtype=_ROWS)
 
     def doubtful(self, least: int) -> list[Array]:
-        """The summaries of all predictors about which there is so much doubt."""
-        some = [index for index in range(len(self)) if self._doubts[index] or index in self._updates]
-        return [kept.summary for kept in map(self.at, some) if kept.doubt >= least]
+        """The summaries of all predictors about which there is at least this much doubt."""
+        some = {*np.flatnonzero(self._table()["doubt"]).tolist(), *self._updates}
+        return [kept.summary for kept in map(self.at, sorted(some)) if kept.doubt >= least]
 
     def foreseen(self) -> Array:
         """How well the prior foresaw each task, where there was one to ask."""
-        found: Array = np.array(self._foreseen)
+        found: Array = self._table()["foreseen"].copy()
         for index, kept in self._updates.items():
             found[index] = kept.foreseen
         return found[~np.isnan(found)]
@@ -207,60 +241,41 @@ class Predictors:
         assert basis is not None
         return np.ascontiguousarray(basis)
 
-    def mark(self) -> tuple[int, int, list[Array | None]]:
-        """Where `truncate` can come back to."""
-        self._replaced = []
-        return len(self), len(self._task_ends), list(self.bases)
-
-    def truncate(self, length: int, tasks: int, bases: list[Array | None]) -> None:
-        """Back to an earlier state, by its `mark`."""
-        for index, before in reversed(self._replaced):
-            self._put(index, before)
-        self._replaced = []
-        for version in self._versions[length:]:
-            if version >= 0:
-                self._used[version] -= 1
-        for index in [index for index in self._means if index >= length]:
-            del self._means[index]
-        end, summary_end = (ends[length - 1] if length else 0 for ends in (self._ends, self._summary_ends))
-        del self._coefficients[end:], self._ends[length:], self._versions[length:], self._features[length:]
-        del self._summaries[summary_end:], self._summary_ends[length:], self._doubts[length:], self._foreseen[length:]
-        del self._intercepts[length:], self._errors[2 * length :]
-        del self._task_ends[tasks:], self._used[len(bases) :]
-        self.bases = bases
-
     def without(self, position: int) -> tuple[Predictors, list[int]]:
-        """The predictors of all tasks but the one at this position, and the learned features that leave with it."""
+        """The predictors of all tasks but the one at this position, and the learned features that leave with it.
+
+        Only the bases that a predictor stands on stay, and the newest.
+        """
         lost = [kept.feature for kept in map(self.at, self.of_task(position)) if kept.feature >= 0]
-        kept = Predictors()
-        kept.bases, kept._used = list(self.bases), [0] * len(self.bases)
-        for other in range(len(self._task_ends)):
-            if other == position:
-                continue
-            for index in self.of_task(other):
+        others = [place for place in range(self.tasks) if place != position]
+        used = {self.at(index).version for place in others for index in self.of_task(place)} | {self.version}
+        versions = sorted(version for version in used if version >= 0)
+        renumbered = {version: place for place, version in enumerate(versions)}
+        fewer = Predictors()
+        fewer.bases, fewer._used = [self.bases[version] for version in versions], [0] * len(versions)
+        for place in others:
+            for index in self.of_task(place):
                 own = self.at(index)
-                kept.add(own._replace(feature=own.feature - sum(gone < own.feature for gone in lost)))
-            kept.end_task(self._means.get(self.of_task(other).start))
-        kept.bases = [basis if used else None for basis, used in zip(kept.bases, kept._used, strict=True)]
-        return kept, lost
+                feature = own.feature - sum(gone < own.feature for gone in lost)
+                fewer.add(own._replace(feature=feature, version=renumbered.get(own.version, own.version)))
+            fewer.end_task(self._means.get(self.of_task(place).start))
+        return fewer, lost
 
     def on_newest(self, positions: NDArray[np.intp]) -> tuple[NDArray[np.bool_], Array, Array]:
         """Of tasks: which have one predictor on the newest version and no doubt, those ones' weights and constants."""
-        ends = np.array(self._task_ends, dtype=np.intp)
+        ends = np.frombuffer(self._task_ends[: self.tasks], dtype=np.int64) if self.tasks else np.zeros(0, dtype=int)
         if not len(ends):
             return np.zeros(len(positions), dtype=bool), np.zeros((0, 0)), np.zeros(0)
         last, first = ends[positions] - 1, np.where(positions > 0, ends[np.maximum(positions - 1, 0)], 0)
-        plain = (last == first) & (positions >= 0)
-        versions, doubts = np.array(self._versions), np.array(self._doubts)
-        plain &= (versions[last] == self.version) & (doubts[last] == 0)
+        rows = self._table()[last]
+        plain = (last == first) & (positions >= 0) & (rows["version"] == self.version) & (rows["doubt"] == 0)
         if self._updates:
             plain &= ~np.isin(last, np.fromiter(self._updates, dtype=np.intp, count=len(self._updates)))
-        chosen, newest = last[plain], self.bases[-1]
+        newest, rows = self.bases[-1], rows[plain]
         assert newest is not None
-        width = newest.shape[1]
-        starts = np.array(self._ends)[chosen] - width
-        coefficients = np.array(self._coefficients)[starts[:, None] + np.arange(width)]
-        return plain, coefficients, np.array(self._intercepts)[chosen]
+        places = rows["first"][:, :1] + np.arange(newest.shape[1])
+        weights = self._coefficients[: self._ends.coefficients]
+        return plain, _array(weights)[places] if places.size else np.zeros(places.shape), rows["intercept"].copy()
 
     def original(self, index: int, representation: Representation) -> Array:
         """The direction that was learned for the task."""
@@ -305,6 +320,14 @@ class Predictors:
         return projected, intercept
 
 
-def _part(values: array[float], ends: array[int], index: int) -> Array:
-    start = ends[index - 1] if index else 0
-    return np.frombuffer(values, dtype=np.float64)[start : ends[index]].copy() if len(values) else NO_SUMMARY
+def _array(values: array[float]) -> Array:
+    return np.frombuffer(values, dtype=np.float64) if values else NO_SUMMARY
+
+
+def _check_finite(coefficients: Any, intercept: Any, summary: Any) -> None:
+    """Refuse a fit that numbers could not hold, before anything of it is kept."""
+    if not all(np.isfinite(part).all() for part in (coefficients, intercept, summary)):
+        raise ValueError(
+            "the fit of this task has weights that are not finite: its numbers are too large or too far apart; "
+            "scale the columns (and the target) to about unit size"
+        )

@@ -163,9 +163,9 @@ class LifelongRegressor(RegressorMixin, StreamTogether):  # type: ignore[misc]
 
     def predict(self, X: Any, *, task: Hashable = None, tasks: Any = None) -> Array:
         """Predictions for rows of one ``task``, or of a task a row (``tasks``)."""
-        reader = self._reader(task, tasks)
-        if reader is not self:
-            return reader.predict(X, task=task, tasks=tasks)
+        return self._reader(task, tasks)._predict(X, task, tasks)
+
+    def _predict(self, X: Any, task: Hashable, tasks: Any) -> Array:
         check_is_fitted(self, "history_")
         rows, rules = self._prepare(X), self._rules()
         if tasks is None:

@@ -98,8 +98,7 @@ def _restore_tasks(model: Any, contents: Contents) -> None:
     model.predictors_ = _predictors(contents, model._bases)
     _check_predictors(model.predictors_, model.representation_)
     model.history_ = History([event_of(row) for row in contents.tasks])
-    model._places = {event.task: position for position, event in enumerate(model.history_)}
-    _require(len(model._places) == len(model.history_), "tasks")
+    _require(len(set(model._places)) == len(model.history_), "tasks")
     if hasattr(model, "_label_sets"):
         codes = [row[TASK.index("label_set")] for row in contents.tasks]
         _require(all(type(code) is int and 0 <= code < len(model._label_sets) for code in codes), "label_set")

@@ -20,6 +20,7 @@ from ..prior import MOST_COLUMNS, Prior, Shrunk, Summary, doubted, foresees, is_
 from ..representation import LinearRepresentation, Representation
 from ..tasks import Array, LabelSource, Rows, TaskEvent
 from ..threads import one_thread
+from ._atomic import Cache
 from ._base import LifelongEstimator
 from ._checked import checked_choice
 from ._labels import Demand
@@ -203,9 +204,12 @@ class TaskStream(LifelongEstimator):
         sample_weight : array of shape (n,), optional
             How often each row counts.
         """
-        with self._all_or_nothing():
-            self._reset()
-            self._learn_table(X, y, tasks, sample_weight)
+
+        def anew(model: Self) -> None:
+            model._reset()
+            model._learn_table(X, y, tasks, sample_weight)
+
+        self._commit(anew)
         return self
 
     def partial_fit(
@@ -224,11 +228,10 @@ class TaskStream(LifelongEstimator):
         come in parts need a name. ``classes`` is there for scikit-learn's callers and not needed: every task has its
         own.
         """
-        with self._all_or_nothing():
-            if tasks is not None:
-                self._learn_table(X, y, tasks, sample_weight)
-            else:
-                self._learn(X, y, task, sample_weight)
+        if tasks is not None:
+            self._commit(lambda model: model._learn_table(X, y, tasks, sample_weight))
+        else:
+            self._commit(lambda model: model._learn(X, y, task, sample_weight))
         return self
 
     def learn_task(self, X: Any, y: Any = None, *, task: Hashable = None, sample_weight: Any = None) -> TaskEvent:
@@ -247,8 +250,7 @@ class TaskStream(LifelongEstimator):
         sample_weight : array of shape (n,), optional
             How often each row counts.
         """
-        with self._all_or_nothing():
-            return self._learn(X, y, task, sample_weight)
+        return self._commit(lambda model: model._learn(X, y, task, sample_weight))
 
     def _learn(self, X: Any, y: Any, task: Hashable, sample_weight: Any, foreseen: Fit | None = None) -> TaskEvent:
         task = as_name(task)
@@ -266,7 +268,7 @@ class TaskStream(LifelongEstimator):
     def _learn_or_update(
         self, X: Array, y: Any, weight: Array | None, task: Hashable, foreseen: Fit | None = None
     ) -> TaskEvent:
-        if task is not None and task in self.__dict__.get("_places", ()):
+        if task is not None and "history_" in self.__dict__ and task in self._places:
             return self._update_rows(X, y, weight, task)
         self._make_room(task)
         return self._learn_rows(X, y, weight, task, foreseen)
@@ -305,10 +307,10 @@ class TaskStream(LifelongEstimator):
 
     def _make_room(self, task: Hashable) -> None:
         """The task without a name gives way to the next; labels on demand are for tasks that are new."""
-        if hasattr(self, "_places") and task in self._places:
+        if "history_" in self.__dict__ and task in self._places:
             if task is not None:
                 raise ValueError(f"task {task!r} is already learned: give rows and labels to update it, or forget it")
-            self.forget(None)
+            self._forget(None)
 
     def linear_predictor(self, *, task: Hashable = None) -> tuple[Array, Array]:
         """A task's predictor on the columns of X, as it is now.
@@ -320,9 +322,9 @@ class TaskStream(LifelongEstimator):
         intercepts : array of shape (predictors,)
             The scores of rows are ``X @ weights.T + intercepts``.
         """
-        reader = self._reader(task)
-        if reader is not self:
-            return reader.linear_predictor(task=task)
+        return self._reader(task)._linear_predictor(task)
+
+    def _linear_predictor(self, task: Hashable) -> tuple[Array, Array]:
         check_is_fitted(self, "history_")
         if not isinstance(self.representation_, LinearRepresentation):
             raise ValueError("a task's predictor is not linear in the columns: its features are not")
@@ -372,6 +374,15 @@ class TaskStream(LifelongEstimator):
         others = np.delete(known.labels, self.predictors_.at(index).feature)
         return float(others.sum()) < 4.0 * self.history_[self.predictors_.task_of(index)].labels_used
 
+    def _cached(self) -> Cache:
+        cache: Cache = self.__dict__.setdefault("_cache", Cache())
+        return cache
+
+    def _replace(self, index: int, kept: Kept) -> None:
+        """Put another predictor in the place of one, and drop what was computed from that."""
+        self.predictors_.update(index, kept)
+        self._cache = Cache()
+
     def _on_prior(self, own: Kept) -> bool:
         """Whether a predictor is read through the prior, which may have changed since it was learned."""
         return self.old_tasks != "freeze" and self._leans(own)
@@ -385,13 +396,14 @@ class TaskStream(LifelongEstimator):
     def _through_prior(self, index: int, own: Kept) -> tuple[Array, float]:
         """A predictor as its rows and all tasks together say it is now."""
         assert self.prior_ is not None
-        known: tuple[Prior, dict[int, Array]] = self.__dict__.get("_read", (None, {}))
-        if known[0] is not self.prior_:
-            known = (self.prior_, {})
-            self.__dict__["_read"] = known
-        weights = known[1].get(index)
+        cache = self._cached()
+        prior, posteriors = cache.posteriors
+        if prior is not self.prior_:
+            posteriors = {}
+            cache.posteriors = self.prior_, posteriors
+        weights = posteriors.get(index)
         if weights is None:
-            weights = known[1][index] = self.prior_.posterior(Summary(own.summary))
+            weights = posteriors[index] = self.prior_.posterior(Summary(own.summary))
         return (weights[:-1], float(weights[-1])) if self.fit_intercept else (weights, 0.0)
 
     def _average_direction(self, rules: Rules) -> tuple[Array, float]:
@@ -399,7 +411,8 @@ class TaskStream(LifelongEstimator):
         if self.unseen_tasks == "prior" and self.prior_ is not None:
             mean = self.prior_.mean
             return (mean[:-1], float(mean[-1])) if self.fit_intercept else (mean, 0.0)
-        known: tuple[Any, Array, float] | None = self.__dict__.get("_average")
+        cache = self._cached()
+        known = cache.average
         stamp = (len(self.predictors_), len(self.predictors_.bases), rules)
         if known is None or known[0] != stamp:
             padded = self.representation_.padded
@@ -409,5 +422,5 @@ class TaskStream(LifelongEstimator):
             scales = [1.0 if self._regression else 1.0 / length for length in lengths]
             direction = np.mean([scale * a for scale, (a, _) in zip(scales, reads, strict=True)], axis=0)
             intercept = float(np.mean([scale * b for scale, (_, b) in zip(scales, reads, strict=True)]))
-            known = self._average = (stamp, direction, intercept)
+            known = cache.average = (stamp, direction, intercept)
         return known[1], known[2]

@@ -6,6 +6,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -139,20 +140,26 @@ class StreamTogether(UpdatedStream):
         self, waiting: list[tuple[Hashable, Any, Any]], events: list[TaskEvent], until: Callable[[], bool] | None
     ) -> int:
         """Learn tasks until what they are tried on changes; how many were learned."""
-        block, place = self._fitted(waiting), 0
-        known = self.__dict__.get("representation_"), self.__dict__.get("prior_")
-        while place < len(waiting):
-            run = 0 if block is None else block.run(place, next_mark(len(self.history_)) - len(self.history_))
-            with self._all_or_nothing():
-                if block is not None and run:
-                    events += self._record_served([task for task, _, _ in waiting[place : place + run]], block, place)
-                else:
-                    task, X, y = waiting[place]
-                    events.append(self._learn(X, y, task, None, block.fit(place) if block else None))
-            place += run or 1
-            if self.representation_ is not known[0] or self.prior_ is not known[1] or (until is not None and until()):
-                break
-        return place
+        with self._lock:  # another thread must not change what the block was fitted on
+            block, place = self._fitted(waiting), 0
+            known = self.__dict__.get("representation_"), self.__dict__.get("prior_")
+            while place < len(waiting):
+                done = self._commit(partial(type(self)._learn_next, waiting=waiting, block=block, place=place))
+                events += done
+                place += len(done)
+                stale = self.representation_ is not known[0] or self.prior_ is not known[1]
+                if stale or (until is not None and until()):
+                    break
+            return place
+
+    def _learn_next(self, waiting: list[tuple[Hashable, Any, Any]], block: Block | None, place: int) -> list[TaskEvent]:
+        """Learn the task at this place, and those behind it that the features serve as well."""
+        if block is not None:
+            run = block.run(place, next_mark(len(self.history_)) - len(self.history_))
+            if run:
+                return self._record_served([task for task, _, _ in waiting[place : place + run]], block, place)
+        task, X, y = waiting[place]
+        return [self._learn(X, y, task, None, block.fit(place) if block else None)]
 
     @one_thread()
     def _fitted(self, tasks: list[tuple[Hashable, Any, Any]]) -> Block | None:
@@ -196,9 +203,9 @@ class StreamTogether(UpdatedStream):
 
     def _alike(self, tasks: list[tuple[Hashable, Any, Any]], columns: int) -> dict[Any, list[int]]:
         """New tasks that may need no preparation, those together that have as many rows and labels of one type."""
-        names, alike, can = set[Hashable](), dict[Any, list[int]](), dict[Any, bool]()
+        names, alike, can, known = set[Hashable](), dict[Any, list[int]](), dict[Any, bool](), self._places
         for place, (task, X, y) in enumerate(tasks):
-            if is_missing(task) or as_name(task) is not task or task in self._places or task in names:
+            if is_missing(task) or as_name(task) is not task or task in known or task in names:
                 continue
             names.add(task)
             if not self._has_shape(X) or type(y) is not np.ndarray or y.shape != X.shape[:1]:
@@ -239,10 +246,8 @@ class StreamTogether(UpdatedStream):
         self.predictors_.add_tasks(
             block.coefficients[part], block.intercepts[part], block.errors[part], block.summaries[part]
         )
-        for index, mean in block.means.items():
-            if part.start <= index < part.stop:
-                self.predictors_.note_mean(first + index - place, mean)
-        self._places.update(zip(names, range(first, first + len(names)), strict=True))
+        means = {first + index - place: mean for index, mean in block.means.items() if part.start <= index < part.stop}
+        self.predictors_.note_means(means)
         events = self.history_.extend_reused(
             names,
             block.errors[part, 0],

@@ -7,7 +7,6 @@ import time
 import warnings
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
@@ -140,7 +139,7 @@ class UpdatedStream(TaskStream):
             errors=(math.inf if rules.accept == "bound" else error, float(plausible)),
             summary=(Summary(own.summary) + new).packed,
         )
-        self.predictors_.update(index, kept)
+        self._replace(index, kept)
         labels = used + len(rows)
         if kept.version == UPDATED and isinstance(known, LinearRepresentation) and not drifted and whole.any():
             distance = self._distance(loss, fit, replace(assessment, error=error), labels, rules)
@@ -167,7 +166,7 @@ class UpdatedStream(TaskStream):
             else:
                 errors = np.append(known.errors, distance)
                 representation, _ = refine(replace(representation, errors=errors).replaced(feature), rules)
-        self.predictors_.update(index, kept._replace(feature=feature) if feature >= 0 else kept)
+        self._replace(index, kept._replace(feature=feature) if feature >= 0 else kept)
         self._take_up(representation)
 
     def _distance(self, loss: Loss, fit: Fit, assessment: Assessment, labels: int, rules: Rules) -> float:
@@ -194,8 +193,6 @@ class UpdatedStream(TaskStream):
         task that was within epsilon of what it reaches alone is taken to be so still, unless it has changed.
         """
         position = self._position(task)
-        for cache in ("_average", "_read"):
-            self.__dict__.pop(cache, None)
         old = self.history_[position]
         used = old.labels_used + labels
         if math.isnan(error):
@@ -218,7 +215,6 @@ class UpdatedStream(TaskStream):
             refinement=None,
             seconds=time.perf_counter() - started,
         )
-        self._undo.append(partial(self.history_.replace, position, old))
         self.history_.replace(position, event)
         if self.prior_ is not None and self._shares() and _is_mark(self.history_.labels, labels):
             self.prior_ = self._learned_prior() or self.prior_

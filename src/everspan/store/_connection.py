@@ -50,7 +50,7 @@ class Version:
         if not found.states <= self.states:
             raise StaleError(f"{path}: another process has changed it meanwhile: load it again")
 
-    def copy(self) -> Version:
+    def __copy__(self) -> Version:
         return Version(self.identity, set(self.states))
 
 
