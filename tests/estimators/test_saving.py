@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -222,3 +224,58 @@ def test_what_cannot_be_saved_is_said_before_anything_is_written(tmp_path):
     with pytest.raises(TypeError, match="names are text, numbers"):
         model.save(tmp_path / "a.everspan")
     assert not list(tmp_path.iterdir())
+
+
+def with_fact(path, key, change):
+    """Change a fact of a file as a stranger would who computes checksums too."""
+    from everspan.store import checksum
+
+    with sqlite3.connect(path) as connection:
+        (text,) = connection.execute("SELECT value FROM about WHERE key = ?", (key,)).fetchone()
+        text = json.dumps(change(json.loads(text)))
+        row = (text, checksum((key, text)), key)
+        connection.execute("UPDATE about SET value = ?, checksum = ? WHERE key = ?", row)
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"epsilon": 10**400},
+        {"epsilon": "small"},
+        {"epsilon": [0.1]},
+        {"confidence": True},
+        {"learner": {"object": "Foreign", "parts": {"estimator": "abc"}}},
+        {"learner": {"object": "Logistic", "parts": {"strengths": {"tuple": []}}}},
+        {"learner": {"object": "Logistic", "parts": {"strengths": {"tuple": ["a"]}}}},
+        {"learner": {"object": "Logistic", "parts": {"balanced": "yes"}}},
+        {"learner": {"object": "TwoLayer", "parts": {"starts": 10**9}}},
+        {"check": {"object": "LeaveOneOut", "parts": {"folds": 1}}},
+        {"representation": {"object": "ReLU", "parts": {"units": 10**9}}},
+    ],
+    ids=str,
+)
+def test_a_stranger_s_parameters_are_refused_in_one_line(tmp_path, parameters):
+    """They used to give tracebacks when the model learned, or to keep it busy for ever."""
+    path, rng = tmp_path / "a.everspan", np.random.default_rng(0)
+    X = rng.standard_normal((30, 3))
+    LifelongClassifier().fit(X, X[:, 0] > 0.0).save(path)
+    with_fact(path, "parameters", lambda known: known | parameters)
+    with pytest.raises(StoreError, match=r"a\.everspan: is damaged: ") as raised:
+        LifelongClassifier.load(path)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_small_file_takes_little_memory_whatever_it_says_of_its_labels(tmp_path):
+    """A file of 53 kB whose labels were said to be of 536,870,911 letters took 8.4 GB."""
+    path, rng = tmp_path / "a.everspan", np.random.default_rng(0)
+    X = rng.standard_normal((30, 3))
+    model = LifelongClassifier().fit(X, np.where(X[:, 0] > 0.0, "yes", "no"))
+    model.save(path)
+    with_fact(path, "label_sets", lambda sets: [one | {"dtype": "<U536870911"} for one in sets])
+    tracemalloc.start()
+    loaded = LifelongClassifier.load(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 50e6
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))

@@ -15,7 +15,7 @@ import pytest
 
 from everspan import LifelongClassifier
 from everspan.one_file import _learning, check, compact, export, forget, learn, open_model, rebuild
-from everspan.store import StoreError
+from everspan.store import StaleError, StoreError
 from everspan.tables import TableError
 
 from .faults import state
@@ -259,6 +259,61 @@ def test_tasks_that_wait_take_no_more_bytes_than_there_is_room_for():
         held = [sum(X.nbytes + y.nbytes for _, X, y in waiting) for waiting in given]
         assert max(held) <= 50_000_000 / 8 + rows * 51 * 8
         assert sum(map(len, given)) == count
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced", "replaced by an older one"])
+def test_what_learn_says_it_learned_is_on_disk_even_if_its_file_is_taken_away(tmp_path, monkeypatch, how):
+    """It used to end with "learned 900 tasks" and exit code 0, and nothing was on disk."""
+    path, other, commits = tmp_path / "a.everspan", tmp_path / "other.everspan", []
+    shops(12, 20).to_csv(tmp_path / "a.csv", index=False)
+    shops(3, 20).to_csv(tmp_path / "other.csv", index=False)
+    learn(other, tmp_path / "other.csv")
+    commit = _learning.Work._note
+
+    def noted(work, *given):
+        commit(work, *given)
+        commits.append(1)
+        if len(commits) == 3:
+            if how == "replaced by an older one":
+                shutil.copy(path, other)
+            elif how == "removed":
+                other.unlink()
+            path.unlink()
+            if other.exists():
+                other.replace(path)
+
+    monkeypatch.setattr(_learning, "_COMMIT_AFTER", 0.0)
+    monkeypatch.setattr(_learning.Work, "_note", noted)
+    code, said, errors = run("learn", path, tmp_path / "a.csv", "--quiet")
+    if how == "removed":
+        assert (code, said) == (2, "")
+        assert errors.count("\n") == 1
+    else:
+        assert code == 0, errors
+        assert check(path).rows["tasks"] == 12
+
+
+def test_a_model_that_reads_lazily_notices_that_its_file_was_replaced(tmp_path, monkeypatch):
+    """Two files built alike have as many changes: their tasks used to be mixed into one answer."""
+    from everspan.estimators import _filed
+
+    monkeypatch.setattr(_filed, "EAGER", 3)
+    for name, seed in (("a", 0), ("b", 1)):
+        shops(9, 20, seed=seed).to_csv(tmp_path / f"{name}.csv", index=False)
+        learn(tmp_path / f"{name}.everspan", tmp_path / f"{name}.csv")
+    path, X = tmp_path / "a.everspan", np.random.default_rng(0).standard_normal((5, 6))
+    model, whole = open_model(path), open_model(path)
+    whole.history_  # noqa: B018  reads all tasks
+    expected = whole.decision_function(X, task="s1")
+    np.testing.assert_array_equal(model.decision_function(X, task="s1"), expected)
+    (tmp_path / "b.everspan").replace(path)
+    for task in ("s2", "s5", "s8"):
+        with pytest.raises(StaleError, match="another process has changed it"):
+            model.decision_function(X, task=task)
+    with pytest.raises(StaleError):
+        len(model.history_)
+    with pytest.raises(StaleError):
+        model.save(path)
 
 
 def test_a_file_that_is_locked_is_not_called_damaged(path, monkeypatch):

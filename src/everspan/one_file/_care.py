@@ -10,6 +10,7 @@ from ..atomic import remove_leftovers
 from ..store import StoreError, Writer, backup, checked_rows, opened, reading, reason, version_of
 from ._learning import preparation_of
 from ._opening import estimator_of
+from ._texts import without_texts
 
 
 @dataclass
@@ -47,7 +48,7 @@ def _load_all(path: str | Path) -> Any:
     model = estimator_of(path).load(path)
     tasks: int = len(model.history_)  # a large file's tasks are read now
     if hasattr(model, "table_"):
-        preparation_of(model, path)
+        without_texts(preparation_of(model, path), [], model._texts.values())  # raises if their sizes are wrong
     return tasks
 
 

@@ -235,10 +235,12 @@ class Work:
                 self.progress("learning", self.done, self.tasks)
 
     def _take_up(self) -> None:
-        """Load the file as another process left it; that process may have made it from another table."""
-        before, self.model = self.model.table_, open_model(self.path)
-        if getattr(self.model, "table_", None) != before:
-            raise _OtherTable(f"{self.path}: another process has made it of another table meanwhile")
+        """Load the file as another process left it; all of the table is learned anew if that is another file."""
+        before, known = self.model.table_, self.model.__dict__.get("_saved")
+        self.model = open_model(self.path)
+        replaced = known is not None and known.identity != self.model._saved.identity
+        if replaced or getattr(self.model, "table_", None) != before:
+            raise _OtherTable(f"{self.path}: another process has put another file in its place")
 
     def _close(self) -> None:
         if self.journal is not None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..store import StoreError
 from ..tables import Preparation
 
 
@@ -40,5 +41,7 @@ def _array(bits: Iterable[bytes | None], size: int) -> Any:
 def _union(bits: list[bytes]) -> bytes:
     union = np.zeros(len(bits[0]), dtype=np.uint8)
     for one in bits:
+        if len(one) != len(union):
+            raise StoreError("the file is damaged: a task has other texts than its columns")
         union |= np.frombuffer(one, dtype=np.uint8)
     return union.tobytes()
