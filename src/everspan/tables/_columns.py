@@ -53,7 +53,17 @@ class Column:
 
     def numbers(self, values: Any) -> Array:
         """The numbers of an Arrow array, a column for each of `names`."""
-        out: Array = np.zeros((len(values), len(self.names)))
+        out: Array = np.zeros((len(values), self.width))
+        self.fill(values, out)
+        return out
+
+    @property
+    def width(self) -> int:
+        """How many numbers it becomes."""
+        return (len(self.values) if self.kind == TEXT else 1) + self.missing
+
+    def fill(self, values: Any, out: Array) -> None:
+        """Write the numbers of an Arrow array into zeros, a column for each of `names`."""
         if self.kind == TEXT:
             import pyarrow as pa
             import pyarrow.compute as pc
@@ -71,7 +81,6 @@ class Column:
             out[:, 0] = np.where(absent, 0.0, (plain - self.mean) / self.scale)
         if self.missing:
             out[:, -1] = absent
-        return out
 
     def facts(self) -> dict[str, Any]:
         """In terms of JSON."""
@@ -140,18 +149,20 @@ class Preparation:
         for index, column in enumerate(self.columns):
             if column.kind == TEXT:
                 found += [(index, place, position + place) for place in range(len(column.values))]
-            position += len(column.names)
+            position += column.width
         return found
 
     def numbers(self, batch: Any) -> Array:
         """The rows of an Arrow batch as numbers."""
-        parts, held = [], columns_of(batch)
+        held, first = columns_of(batch), 0
+        out: Array = np.zeros((len(batch), sum(column.width for column in self.columns)))
         for column in self.columns:
             try:
-                parts.append(column.numbers(held[column.name]))
+                column.fill(held[column.name], out[:, first : first + column.width])
+                first += column.width
             except (ValueError, NotImplementedError) as error:
                 raise TableError(f"column {column.name!r}: {str(error).splitlines()[0]:.200}") from error
-        return np.concatenate(parts, axis=1)
+        return out
 
     def labels(self, values: Any) -> NDArray[Any]:
         """Labels of an Arrow array without missing ones."""

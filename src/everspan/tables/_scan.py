@@ -141,6 +141,8 @@ class Scan:
         Rows of the tasks, in that order.
     rows, unlabelled, nameless : int
         Rows in all, and those that are left out: without a label, without a task.
+    label_bytes : int
+        What the longest label takes as text in numpy; 0 where labels are not text.
     notes : list of str
         What a user should hear about columns.
     """
@@ -151,6 +153,7 @@ class Scan:
     rows: int = 0
     unlabelled: int = 0
     nameless: int = 0
+    label_bytes: int = 0
     notes: list[str] = field(default_factory=list)
 
     @classmethod
@@ -216,6 +219,7 @@ class Scan:
     def _pass(
         self, table: TableFile, columns: list[str], found: dict[str, _Found], progress: Callable[[int], None] | None
     ) -> None:
+        import pyarrow as pa
         import pyarrow.compute as pc
 
         task, target = self.preparation.task_column, self.preparation.target_column
@@ -230,6 +234,9 @@ class Scan:
                 if rank == len(self.counts):
                     self.counts.append(0)
                 self.counts[rank] += entry["counts"]
+            labels = kept.column(target)
+            if pa.types.is_string(labels.type) and len(labels):
+                self.label_bytes = max(self.label_bytes, 4 * pc.max(pc.utf8_length(labels)).as_py())
             held = columns_of(kept) if found else {}
             for name, state in found.items():
                 state.look(held[name])
