@@ -24,7 +24,7 @@ _ROWS = 1 << 16  # rows of a batch at most
 _PARQUET_ROWS = 1 << 14  # rows of Parquet that are decoded at once, at most
 _CELLS = 1 << 18  # and cells
 _PROBE = 64  # rows of Parquet that say how large rows are
-_FEW_BYTES = 8  # a text that takes fewer in a Parquet file has a dictionary, and may be much longer
+_LONG_TEXT = 64  # bytes from which texts of Parquet are read as they are in its dictionary
 _DECOMPRESSED = 1 << 29  # bytes of a compressed Arrow batch that are always allowed
 _DELIMITERS = ",\t;|"
 MOST_COLUMNS = 200_000
@@ -143,7 +143,9 @@ class TableFile:
                 values = _missing(_as_names(values), _NOTHING)
             elif kind == NUMBER and name == target and pa.types.is_decimal(values.type):
                 values = values.cast(pa.string())  # keeps all digits of a class
-            elif kind == NUMBER and not (pa.types.is_float64(values.type) or pa.types.is_integer(values.type)):
+            elif kind == NUMBER and pa.types.is_integer(values.type):
+                values = values if pa.types.is_uint64(values.type) else values.cast(pa.int64())
+            elif kind == NUMBER and not pa.types.is_float64(values.type):
                 values = values.cast(pa.float64(), safe=False)
             elif kind == TEXT:
                 values = _missing(values.cast(pa.string()), _MISSING if name == target else _ABSENT)
@@ -183,37 +185,48 @@ class TableFile:
 
 
 def _parquet_batches(path: Path, columns: list[str], budget: int) -> Iterator[Any]:
-    """Batches of a Parquet file that take about ``budget`` bytes, by the size of its first rows and by its metadata.
+    """Batches of a Parquet file that take about ``budget`` bytes, by the size of its first rows.
 
-    Texts that are short in the file are read as they are there, as places in a dictionary: a text of a megabyte may
-    stand in every row of a small file.
+    Long texts are read as places in a dictionary: a text of a megabyte may stand in every row of a small file.
     """
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(path) as file:
-        sizes = _bytes_per_value(file.metadata, columns)
-        text = [name for name in columns if _kind_of(file.schema_arrow.field(name).type) == TEXT]
-    streamed = {"pre_buffer": False, "buffer_size": 1 << 16}  # not a whole row group at once
-    few = [name for name in text if sizes.get(name, 0.0) < _FEW_BYTES]
-    with pq.ParquetFile(path, read_dictionary=few, **streamed) as file:
-        first = next(file.iter_batches(batch_size=_PROBE, columns=columns), None)
-        seen = 0.0 if first is None or not len(first) else first.nbytes / len(first)
-        rows = int(budget / max(8.0 * len(columns), seen, sum(sizes.values())))
-        rows = max(1, min(rows, _PARQUET_ROWS, _CELLS // len(columns)))
+    sizes, row = _sizes_of_first_rows(path, columns, budget)
+    long = [name for name, size in sizes.items() if size > _LONG_TEXT]
+    row = max(row, sum(8.0 if name in long else max(8.0, size) for name, size in sizes.items()))
+    rows = max(1, min(int(budget / row), _PARQUET_ROWS, _CELLS // len(columns)))
+    with _streamed(path, long) as file:
         for batch in file.iter_batches(batch_size=rows, columns=columns):
             batch.validate(full=True)
             yield batch
 
 
-def _bytes_per_value(metadata: Any, columns: list[str]) -> dict[str, float]:
-    """Of every column, the bytes that a value takes in the row group where values are largest, decompressed."""
-    wanted, found = set(columns), dict.fromkeys(columns, 0.0)
-    for group in map(metadata.row_group, range(metadata.num_row_groups)):
-        for chunk in map(group.column, range(group.num_columns)):
-            if chunk.path_in_schema in wanted and chunk.num_values > 0:
-                size = chunk.total_uncompressed_size / chunk.num_values
-                found[chunk.path_in_schema] = max(found[chunk.path_in_schema], size)
-    return found
+def _sizes_of_first_rows(path: Path, columns: list[str], budget: int) -> tuple[dict[str, float], float]:
+    """The bytes of a value of every column, from a few rows; and those of a row where row groups are largest."""
+    with _streamed(path) as file:
+        groups = [file.metadata.row_group(place) for place in range(file.metadata.num_row_groups)]
+        share = len(columns) / max(1, len(file.schema_arrow))
+        largest = max(
+            (share * group.total_byte_size / group.num_rows for group in groups if group.num_rows > 0), default=0.0
+        )
+        found = dict.fromkeys(columns, 0.0)
+        for rows in (1, _PROBE):  # one row first: it may be very long
+            if rows * sum(found.values()) <= budget:
+                batch = next(file.iter_batches(batch_size=rows, columns=columns), None)
+                if batch is not None and len(batch):
+                    found = {
+                        name: values.nbytes / len(batch) if _kind_of(values.type) == TEXT else 8.0
+                        for name, values in columns_of(batch).items()
+                    }
+    return found, largest
+
+
+def _streamed(path: Path, as_dictionary: Sequence[str] = ()) -> Any:
+    """A Parquet file that is read page by page, not a whole row group at once.
+
+    The metadata of column chunks are not looked at: damaged ones end the process in pyarrow 26.
+    """
+    import pyarrow.parquet as pq
+
+    return pq.ParquetFile(path, read_dictionary=list(as_dictionary), pre_buffer=False, buffer_size=1 << 16)
 
 
 def _pieces(batch: Any, budget: int, row_bytes: int) -> Iterator[Any]:
@@ -334,7 +347,7 @@ def _as_names(values: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):
+    if pa.types.is_floating(values.type) or (pa.types.is_decimal(values.type) and values.type.scale < 0):
         numbers = values.cast(pa.float64(), safe=False)
         whole = pc.and_(pc.equal(numbers, pc.floor(numbers)), pc.less(pc.abs(numbers), 2.0**53))
         short = pc.if_else(whole, numbers, None).cast(pa.int64(), safe=False).cast(pa.string())
@@ -344,6 +357,8 @@ def _as_names(values: Any) -> Any:
     if pa.types.is_temporal(values.type):
         texts = pc.replace_substring_regex(texts, r"(\.\d*?)0+(\D|$)", r"\1\2")
         return pc.replace_substring_regex(pc.replace_substring_regex(texts, r"\.(\D|$)", r"\1"), r" 00:00:00$", "")
+    if pa.types.is_decimal(values.type):
+        texts = pc.replace_substring_regex(texts, r"^(-?\d+\.\d*[1-9])0+$", r"\1")
     texts = pc.replace_substring_regex(texts, r"^(-?\d+)\.0+$", r"\1")
     return pc.replace_substring_regex(pc.replace_substring_regex(texts, "^True$", "true"), "^False$", "false")
 

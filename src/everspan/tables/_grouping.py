@@ -31,8 +31,8 @@ class Grouped:
     Attributes
     ----------
     memory : int
-        Bytes that the rows at hand may take. Half of them are for the numbers of a part, the rest for reading. A task
-        that is larger than a part is a part of its own.
+        Bytes that the rows at hand may take. A quarter of them is for the numbers of a part, the rest for reading and
+        for what the caller holds. A task that is larger than a part is a part of its own.
     folder : path, optional
         Where the files of the parts are.
     """
@@ -44,7 +44,7 @@ class Grouped:
     progress: Callable[[int], None] | None = None
 
     def __iter__(self) -> Iterator[tuple[str, Array, NDArray[Any]]]:
-        """Name, rows as numbers, and labels of every task. Tasks of a part share the memory of their numbers."""
+        """Name, rows as numbers, and labels of every task."""
         names, parts = list(self.scan.ranks), self._parts()
         if not names:
             return
@@ -68,7 +68,7 @@ class Grouped:
 
     def _parts(self) -> NDArray[np.intp]:
         """The part of every task."""
-        most = max(1, self.memory // 2 // self._row_bytes)
+        most = max(1, self.memory // 4 // self._row_bytes)
         before = np.concatenate([[0], np.cumsum(self.scan.counts)[:-1]])
         _, parts = np.unique(before // most, return_inverse=True)
         return parts.astype(np.intp)
@@ -98,7 +98,7 @@ class Grouped:
         import pyarrow as pa
 
         begun: set[int] = set()
-        for batch in self._kept_rows():
+        for batch in map(self.scan.preparation.compact, self._kept_rows()):
             own = parts[self._rank(batch)]
             order = np.argsort(own, kind="stable")
             starts = np.searchsorted(own[order], np.arange(len(files) + 1))
@@ -143,8 +143,9 @@ class Grouped:
         y = np.concatenate(labels)[np.argsort(np.concatenate(places))]
         del labels, places
         for task in range(first, last):
-            start, end = starts[task - first], starts[task - first + 1]
-            yield names[task], X[start:end], y[start:end]
+            rows = slice(starts[task - first], starts[task - first + 1])
+            alone = last - first == 1  # else a copy: whoever keeps a task must not keep its part
+            yield names[task], X if alone else X[rows].copy(), y[rows].copy()
 
 
 def _next_places(rank: NDArray[np.intp], filled: NDArray[np.intp]) -> NDArray[np.intp]:
