@@ -42,7 +42,7 @@ ALLOWED = {
     "reports": {"metrics", "tasks"},
     "experiments": LOOP | {"estimators", "theory", "scenarios", "reports", "scale"},
     "tables": set(),
-    "one_file": LOOP | {"estimators", "store", "names", "tables", "reports", "atomic"},
+    "one_file": LOOP | {"estimators", "store", "names", "tables", "reports", "streams", "atomic"},
     "file_commands": {"one_file"},
     "deep": {"_lazy", "metrics", "scenarios", "reports", "refinement", "streams"},
 }

@@ -15,15 +15,13 @@ from typing import Any
 
 from . import __version__
 from .file_commands import add_commands
-from .streams import while_read
+from .streams import data_output, signals_end_in_order, while_read
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    if arguments is not None:
-        return _main(list(arguments))
-    with while_read():
-        return _main(sys.argv[1:])
+    with while_read(), signals_end_in_order() as ending:
+        return ending.code(_main(sys.argv[1:] if arguments is None else list(arguments)))
 
 
 def _main(given: list[str]) -> int:
@@ -319,7 +317,7 @@ def _predict(options: argparse.Namespace) -> int:
         best = int(np.argmax(probabilities))
         lines.append([str(path), str(model.names[best]), f"{probabilities[best]:.4f}"])
         if options.out is None:
-            print("\t".join(lines[-1]))
+            print("\t".join(lines[-1]), file=data_output())
     if options.out is not None:
         with options.out.open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows(lines)

@@ -6,6 +6,7 @@ import datetime
 import json
 import os
 import threading
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -327,3 +328,68 @@ def test_hours_and_zones_name_tasks_as_they_are_written(tmp_path):
         learn(tmp_path / f"{name}.everspan", tmp_path / "t.parquet", task_column="hour", target_column="y")
     first = {name: open_model(tmp_path / f"{name}.everspan").tasks_[0] for name in ("plain", "zone", "fine")}
     assert first == {"plain": "2026-01-01 06:30:00", "zone": "2026-01-01 06:30:00Z", "fine": "2026-01-01 06:30:00.005"}
+
+
+LARGE = [1234567890123456789, 1234567890123456799]
+
+
+@pytest.mark.parametrize(
+    ("labels", "kept"),
+    [
+        (LARGE, LARGE),
+        ([7, -(2**63)], [-(2**63), 7]),
+        ([2**63, 2**64 - 1], [str(2**64 - 1), str(2**63)]),
+        (["7.0", "1e3"], [7, 1000]),
+        (["007", "7"], ["007", "7"]),
+        (["01234", "12345"], ["01234", "12345"]),
+        (["12345678901234567890", "12345678901234567891"], ["12345678901234567890", "12345678901234567891"]),
+    ],
+)
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_classes_that_are_numbers_keep_all_their_digits(tmp_path, labels, kept, ending):
+    frame = shops(4).assign(churn=lambda f: np.where(f["churn"] == "yes", *np.array(labels[::-1])))
+    frame.to_csv(tmp_path / "t.csv", index=False) if ending == "csv" else frame.to_parquet(tmp_path / "t.parquet")
+    learn(tmp_path / "a.everspan", tmp_path / f"t.{ending}")
+    assert open_model(tmp_path / "a.everspan").classes_.tolist() == kept
+    assert learn(tmp_path / "a.everspan", tmp_path / f"t.{ending}").known == 4
+    predict(tmp_path / "a.everspan", tmp_path / f"t.{ending}", tmp_path / "out.csv")
+    predict(tmp_path / "a.everspan", tmp_path / f"t.{ending}", tmp_path / "out.parquet")
+    assert set(pd.read_csv(tmp_path / "out.csv", dtype=str)["predicted churn"]) == set(map(str, kept))
+    assert set(pq.read_table(tmp_path / "out.parquet")["predicted churn"].to_pylist()) == set(kept)
+
+
+def test_rows_that_differ_in_the_last_digit_of_a_class_are_two_rows(tmp_path):
+    frame = pd.DataFrame({"task": "t", "x": np.arange(8) % 2.0, "y": [LARGE[0]] * 4 + [LARGE[1]] * 4})
+    frame[:4].to_csv(tmp_path / "a.csv", index=False)
+    learn(tmp_path / "a.everspan", tmp_path / "a.csv", kind="classification", drop=[])
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    assert learn(tmp_path / "a.everspan", tmp_path / "a.csv").known_rows == 4
+
+
+def test_whole_numbers_that_are_rounded_are_said(tmp_path):
+    done = learned(tmp_path, shops(4).assign(id=[10**17 + i for i in range(160)]), target_column="churn")
+    assert "'id' has whole numbers beyond 9,007,199,254,740,992 (2^53), which are rounded" in "\n".join(done.notes)
+    assert not any("2^53" in note for note in learned(tmp_path, shops(4), "b").notes)
+
+
+def test_tasks_that_are_numbers_keep_all_their_digits(tmp_path):
+    names = [str(10**30), str(10**30 + 1), "007", "7"]
+    frame = shops(4).assign(shop=lambda f: f["shop"].map(dict(zip(["s0", "s1", "s2", "s3"], names, strict=True))))
+    learned(tmp_path, frame)
+    assert set(open_model(tmp_path / "a.everspan").tasks_) == set(names)
+    tasks = pa.array([Decimal(name) for name in frame["shop"]], pa.decimal128(38, 0))
+    table = pa.Table.from_pandas(frame[~frame["shop"].isin(["007"])].drop(columns="shop"), preserve_index=False)
+    table = table.append_column("shop", tasks.filter(pa.array(frame["shop"] != "007")))
+    pq.write_table(table, tmp_path / "b.parquet")
+    assert learn(tmp_path / "a.everspan", tmp_path / "b.parquet").known == 3
+
+
+def test_a_file_with_whole_numbers_as_classes_takes_numbers_that_were_written_otherwise(tmp_path):
+    """A file of an earlier everspan may have learned 007 as 7."""
+    learned(tmp_path, shops(4).assign(churn=lambda f: np.where(f["churn"] == "yes", 7, 5)))
+    frame = shops(4, 5, seed=3).assign(churn=lambda f: np.where(f["churn"] == "yes", "007", "5.0"))
+    assert learned(tmp_path, frame).failed == {}
+    with pytest.raises(TableError, match=r"labels were whole numbers before, but 2\.5 is not whole"):
+        learned(tmp_path, frame.assign(churn="2.5"))
+    with pytest.raises(TableError, match="labels were whole numbers before, but one is too large for 64 bits"):
+        learned(tmp_path, frame.assign(churn="12345678901234567890"))

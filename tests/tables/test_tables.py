@@ -275,7 +275,7 @@ def test_rows_that_are_wrong_are_said(tmp_path):
     with pytest.raises(TableError, match="invalid UTF8"):
         scanned(path)
     path.write_bytes(b"customer,x,spent\na,1,2\nb," + b"1" * 20_000_000 + b",3\n")
-    with pytest.raises(TableError, match="a row is longer than 4 MB, or a quote is never closed"):
+    with pytest.raises(TableError, match="a row is longer than 2 MB, or a quote is never closed"):
         scanned(path)
     path.write_bytes(b"customer,x,spent\n")
     with pytest.raises(TableError, match="no row has both"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import active_children
 from typing import TypeVar
 
 Given = TypeVar("Given")
@@ -29,7 +30,13 @@ def each(
             keep(place, work(piece))
     else:
         with ProcessPoolExecutor(max_workers=jobs) as pool:
-            waiting = {pool.submit(work, piece): place for place, piece in enumerate(pieces)}
-            for future in as_completed(waiting):
-                keep(waiting[future], future.result())
+            try:
+                waiting = {pool.submit(work, piece): place for place, piece in enumerate(pieces)}
+                for future in as_completed(waiting):
+                    keep(waiting[future], future.result())
+            except KeyboardInterrupt:  # do not wait for the pieces that are left
+                pool.shutdown(wait=False, cancel_futures=True)
+                for process in active_children():
+                    process.terminate()
+                raise
     return [done[place] for place in range(len(pieces))]

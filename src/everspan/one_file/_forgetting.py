@@ -147,12 +147,10 @@ class _Others(TableFile):
     task: str = ""
     gone: frozenset[str] = frozenset()
 
-    def batches(
-        self, columns: Sequence[str], *, task: str | None = None, target: str | None = None, keep: Sequence[str] = ()
-    ) -> Iterator[Any]:
+    def batches(self, columns: Sequence[str], **options: Any) -> Iterator[Any]:
         import pyarrow as pa
         import pyarrow.compute as pc
 
         gone = pa.array(sorted(self.gone), pa.string())
-        for batch in super().batches(columns, task=task, target=target, keep=keep):
+        for batch in super().batches(columns, **options):
             yield batch.filter(pc.invert(pc.is_in(batch.column(self.task), gone)))

@@ -107,7 +107,7 @@ def learn(
                 f"{path}: has its parameters from when it was made: {', '.join(sorted(changed))} cannot change"
             )
         try:
-            tasks = Grouped(source, scan, memory=memory // 2, folder=folder)
+            tasks = Grouped(source, scan, memory=memory, folder=folder)
             Work(path, model, scan.preparation, report, all_rows, len(scan.counts), memory, progress).do(tasks)
         except _OtherTable:
             continue

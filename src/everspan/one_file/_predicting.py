@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import numpy as np
 
 from ..estimators import LifelongRegressor
 from ..store import StaleError, StoreError
+from ..streams import data_output
 from ..tables import Preparation, TableError, TableFile
 from ._learning import preparation_of
 from ._opening import open_model
@@ -71,7 +71,8 @@ def predict(
     with _sink(out, path, table) as write:
         write(asker.schema(keep, None), None)
         columns = [*(column.name for column in known.columns), known.task_column]
-        for batch in source.batches(columns, task=known.task_column, keep=keep):
+        row_bytes = 16 * len(known.names)  # as numbers, and once more while the model answers
+        for batch in source.batches(columns, task=known.task_column, keep=keep, row_bytes=row_bytes):
             answers = asker.answers(batch, len(keep))
             write(asker.schema(keep, batch), answers)
             if progress is not None:
@@ -173,7 +174,7 @@ def model_knows(model: Any, names: Sequence[str]) -> set[str]:
 def _sink(out: Path | None, *read: str | Path) -> Iterator[Callable[[Any, Any], None]]:
     """Where answers go, piece after piece, each with its schema."""
     if out is None:
-        yield _CSV(sys.stdout)
+        yield _CSV(data_output())
         return
     with whole(out, *read) as part:
         if out.suffix.lower() == ".parquet":

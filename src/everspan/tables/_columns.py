@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +14,8 @@ from numpy.typing import NDArray
 from ._files import BOOLEAN, DATE, EMPTY, NUMBER, TEXT, TableError, TableFile, columns_of
 
 Array = NDArray[np.float64]
+INTEGER: Literal["integer"] = "integer"  # classes that are whole numbers of 64 bits
+EXACT = 2.0**53  # a double keeps all digits of whole numbers up to here
 FORGOTTEN = "(forgotten)"  # in names, in place of a text that was forgotten
 LARGEST = 1e100  # numbers beyond are taken as missing: their squares have no room
 
@@ -53,25 +56,44 @@ class Column:
 
     def numbers(self, values: Any) -> Array:
         """The numbers of an Arrow array, a column for each of `names`."""
-        out: Array = np.zeros((len(values), len(self.names)))
-        if self.kind == TEXT:
-            import pyarrow as pa
-            import pyarrow.compute as pc
+        out: Array = np.zeros((len(values), self.width))
+        self.fill(values, out)
+        return out
 
-            values = values.cast(pa.string())
-            places = np.array([place for place, value in enumerate(self.values) if value is not None], dtype=np.intp)
-            known = pa.array([value for value in self.values if value is not None], pa.string())
-            found = pc.index_in(values, known)
-            rows = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
-            out[rows, places[found.drop_null().to_numpy()]] = 1.0
-            absent = values.is_null().to_numpy(zero_copy_only=False)
+    @property
+    def width(self) -> int:
+        """How many numbers it becomes."""
+        return (len(self.values) if self.kind == TEXT else 1) + self.missing
+
+    def fill(self, values: Any, out: Array) -> None:
+        """Write the numbers of an Arrow array, or of its `codes`, into zeros, a column for each of `names`."""
+        if self.kind == TEXT:
+            codes = (values if self.coded(values) else self.codes(values)).fill_null(-1).to_numpy()
+            rows = np.flatnonzero((codes >= 0) & (codes < len(self.values)))
+            out[rows, codes[rows]] = 1.0
+            absent = codes < 0
         else:
             plain = as_numbers(values, self.kind)
             absent = np.isnan(plain)
             out[:, 0] = np.where(absent, 0.0, (plain - self.mean) / self.scale)
         if self.missing:
             out[:, -1] = absent
-        return out
+
+    def codes(self, values: Any) -> Any:
+        """Texts as places among ``values``: small, also where texts are long. Others have the place behind the last."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        texts = values.cast(pa.string())
+        known = [(value, place) for place, value in enumerate(self.values) if value is not None]
+        found = pc.index_in(texts, pa.array([value for value, _ in known], pa.string()))
+        places = pa.array([place for _, place in known], pa.int16()).take(found).fill_null(len(self.values))
+        return pc.if_else(texts.is_valid(), places, pa.scalar(None, pa.int16()))
+
+    @staticmethod
+    def coded(values: Any) -> bool:
+        """Whether they are `codes`: columns of tables have no 16-bit numbers."""
+        return bool(values.type == "int16")
 
     def facts(self) -> dict[str, Any]:
         """In terms of JSON."""
@@ -140,23 +162,38 @@ class Preparation:
         for index, column in enumerate(self.columns):
             if column.kind == TEXT:
                 found += [(index, place, position + place) for place in range(len(column.values))]
-            position += len(column.names)
+            position += column.width
         return found
+
+    def compact(self, batch: Any) -> Any:
+        """A batch with codes in place of texts, for `numbers`."""
+        for place, (name, column) in enumerate(zip(batch.schema.names, batch.columns, strict=True)):
+            if name in self._texts:
+                batch = batch.set_column(place, name, self._texts[name].codes(column))
+        return batch
+
+    @cached_property
+    def _texts(self) -> dict[str, Column]:
+        return {column.name: column for column in self.columns if column.kind == TEXT}
 
     def numbers(self, batch: Any) -> Array:
         """The rows of an Arrow batch as numbers."""
-        parts, held = [], columns_of(batch)
+        held, first = columns_of(batch), 0
+        out: Array = np.zeros((len(batch), sum(column.width for column in self.columns)))
         for column in self.columns:
             try:
-                parts.append(column.numbers(held[column.name]))
+                column.fill(held[column.name], out[:, first : first + column.width])
+                first += column.width
             except (ValueError, NotImplementedError) as error:
                 raise TableError(f"column {column.name!r}: {str(error).splitlines()[0]:.200}") from error
-        return np.concatenate(parts, axis=1)
+        return out
 
     def labels(self, values: Any) -> NDArray[Any]:
         """Labels of an Arrow array without missing ones."""
         if self.target == TEXT:
             return np.array(values.cast("string").to_pylist(), dtype=str)
+        if self.target == INTEGER and (whole := try_whole(values)) is not None:
+            return whole
         try:
             truth = try_truth(values) if self.target == NUMBER else None  # asked for as a number
             numbers = as_numbers(values, self.target) if truth is None else truth
@@ -168,13 +205,12 @@ class Preparation:
             return numbers > 0.5
         if not np.isfinite(numbers).all():
             raise TableError(f"column {self.target_column!r}: a label is not finite")
-        if self.target == "integer":
-            if (numbers != np.floor(numbers)).any():
-                raise TableError(
-                    f"column {self.target_column!r}: labels were whole numbers before, but "
-                    f"{numbers[numbers != np.floor(numbers)][0]:g} is none"
-                )
-            return numbers.astype(np.int64)
+        if self.target == INTEGER:
+            odd = [f"{number:g} is not whole" for number in numbers if number != np.floor(number)]
+            raise TableError(
+                f"column {self.target_column!r}: labels were whole numbers before, but "
+                f"{odd[0] if odd else 'one is too large for 64 bits'}"
+            )
         return numbers
 
     def facts(self) -> dict[str, Any]:
@@ -191,7 +227,7 @@ class Preparation:
         task, target, kind = facts["task_column"], facts["target_column"], facts["target"]
         if not isinstance(task, str) or not isinstance(target, str):
             raise ValueError("the names of columns")
-        if kind not in (NUMBER, "integer", BOOLEAN, TEXT):
+        if kind not in (NUMBER, INTEGER, BOOLEAN, TEXT):
             raise ValueError("the kind of labels")
         columns = tuple(Column.from_facts(column) for column in facts["columns"])
         if len({task, target, *(column.name for column in columns)}) != len(columns) + 2:
@@ -247,9 +283,41 @@ def try_numbers(values: Any) -> Array | None:
             except pa.ArrowInvalid:
                 return None
     elif not pa.types.is_float64(values.type):
-        values = values.cast(pa.float64())
+        values = values.cast(pa.float64(), safe=False)
     numbers: Array = values.to_numpy(zero_copy_only=False)
     return np.where(np.abs(numbers) <= LARGEST, numbers, np.nan)
+
+
+def try_whole(values: Any) -> NDArray[np.int64] | None:
+    """An Arrow array without missing values as whole numbers with all their digits; None where one is no such number.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from everspan.tables._columns import try_whole
+    >>> try_whole(pa.array(["1234567890123456789", "7.0"])).tolist()
+    [1234567890123456789, 7]
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    most = 2.0**63
+    if pa.types.is_string(values.type):
+        digits = pc.replace_substring_regex(pc.utf8_trim_whitespace(values), r"^\+?(-?\d+)(\.0*)?$", r"\1")
+        if pc.all(pc.match_substring_regex(digits, r"^-?\d+$"), min_count=0).as_py():
+            values = digits
+        else:
+            most = EXACT  # like 1e3
+    if pa.types.is_integer(values.type) or (pa.types.is_string(values.type) and most > EXACT):
+        try:
+            exact: NDArray[np.int64] = values.cast(pa.int64()).to_numpy()
+        except pa.ArrowInvalid:
+            return None
+        return exact
+    numbers = try_numbers(values)
+    if numbers is None or not ((numbers == np.floor(numbers)) & (np.abs(numbers) < most)).all():
+        return None
+    return numbers.astype(np.int64)
 
 
 def try_truth(values: Any) -> Array | None:

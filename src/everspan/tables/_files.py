@@ -5,15 +5,27 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-_BLOCK = 1 << 22  # bytes of a text table that are read at once, at least; Arrow takes forty times as much memory
-_LINES = 64  # lines like the first that must fit into it: no row may be longer
-_ROWS = 1 << 16  # rows of a binary table that are read at once
-_CELLS = 1 << 22  # and cells
+import numpy as np
+from numpy.typing import NDArray
+
+from ._arrow import checked_batches, schema_of
+
+MEMORY = 1 << 28  # bytes that reading and sorting a table may take
+_BLOCK = 1 << 22  # bytes of a text table that are read at once; Arrow takes forty times as much memory
+_LEAST_BLOCK = 1 << 18
+_LINES = 64  # lines like the first that must fit into a block: no row may be longer than a block
+_FIRST_LINE = 1 << 24  # bytes of the first line at most
+_ROWS = 1 << 16  # rows of a batch at most
+_PARQUET_ROWS = 1 << 14  # rows of Parquet that are decoded at once, at most
+_CELLS = 1 << 18  # and cells
+_PROBE = 64  # rows of Parquet that say how large rows are
+_LONG_TEXT = 64  # bytes from which texts of Parquet are read as they are in its dictionary
+_DECOMPRESSED = 1 << 29  # bytes of a compressed Arrow batch that are always allowed
 _DELIMITERS = ",\t;|"
 MOST_COLUMNS = 200_000
 NUMBER, BOOLEAN, TEXT, EMPTY, DATE = "number", "boolean", "text", "is empty", "is a date or a time"
@@ -37,6 +49,8 @@ class TableFile:
         all: what is behind it, a `Scan` finds out.
     nameless : int
         Columns without a name, which are not used.
+    memory : int
+        Bytes that reading may take: batches have fewer rows where rows are large.
     """
 
     path: Path
@@ -46,10 +60,11 @@ class TableFile:
     block: int = _BLOCK
     skipped: int = 0
     nameless: int = 0
+    memory: int = MEMORY
 
     @classmethod
-    def open(cls, path: Any) -> TableFile:
-        """Look at the names and kinds of the columns."""
+    def open(cls, path: Any, memory: int = MEMORY) -> TableFile:
+        """Look at the names and kinds of the columns; reading them will take about ``memory`` bytes at most."""
         _needs_arrow()
         target = Path(path)
         if not target.exists():
@@ -62,55 +77,61 @@ class TableFile:
             if not start:
                 raise TableError(f"{target}: is empty")
             if start[:4] == b"PAR1":
-                return cls._typed(target, "parquet")
+                return cls._typed(target, "parquet", memory)
             if start[:6] == b"ARROW1":
-                return cls._typed(target, "arrow")
+                return cls._typed(target, "arrow", memory)
             if start[:4] == b"\xff\xff\xff\xff":
-                return cls._typed(target, "arrow stream")
-            return cls._text(target, "csv.gz" if start[:2] == b"\x1f\x8b" else "csv")
+                return cls._typed(target, "arrow stream", memory)
+            return cls._text(target, "csv.gz" if start[:2] == b"\x1f\x8b" else "csv", memory)
 
     @classmethod
-    def _typed(cls, path: Path, format: str) -> TableFile:
-        import pyarrow as pa
+    def _typed(cls, path: Path, format: str, memory: int) -> TableFile:
         import pyarrow.parquet as pq
 
-        if format == "parquet":
-            schema = pq.read_schema(path)
-        else:
-            opened = pa.ipc.open_file if format == "arrow" else pa.ipc.open_stream
-            with pa.memory_map(str(path)) as source, opened(source) as file:
-                schema = file.schema
+        schema = pq.read_schema(path) if format == "parquet" else schema_of(path, format)
         _check_names(path, schema.names)
         kinds = {field.name: _kind_of(field.type) for field in schema if field.name}
-        return cls(path, format, kinds, nameless=sum(not field.name for field in schema))
+        return cls(path, format, kinds, nameless=sum(not field.name for field in schema), memory=memory)
 
     @classmethod
-    def _text(cls, path: Path, format: str) -> TableFile:
+    def _text(cls, path: Path, format: str, memory: int) -> TableFile:
         line = _first_line(path, format)
         said = re.fullmatch(r"sep=(.)\s*", line, flags=re.IGNORECASE)  # Excel says so what separates columns
         counts = {mark: _outside_quotes(line, mark) for mark in _DELIMITERS}
         delimiter = said[1] if said else max(counts, key=lambda mark: counts[mark]) if any(counts.values()) else ","
-        table = cls(path, format, {}, delimiter, max(_BLOCK, _LINES * len(line)), int(said is not None))
+        block = max(min(_BLOCK, max(_LEAST_BLOCK, memory // 128)), min(_LINES * len(line), 2 * _FIRST_LINE))
+        table = cls(path, format, {}, delimiter, block, int(said is not None), memory=memory)
         names = table._reader(None).schema.names
         _check_names(path, names)
         return replace(table, kinds={name: TEXT for name in names if name}, nameless=sum(not name for name in names))
 
     def batches(
-        self, columns: Sequence[str], *, task: str | None = None, target: str | None = None, keep: Sequence[str] = ()
+        self,
+        columns: Sequence[str],
+        *,
+        task: str | None = None,
+        target: str | None = None,
+        keep: Sequence[str] = (),
+        row_bytes: int = 0,
     ) -> Iterator[Any]:
-        """Record batches of these columns, in the order of rows: strings, booleans, doubles.
+        """Record batches of these columns, in the order of rows: strings, booleans, whole numbers, doubles.
 
         Empty and blank texts are missing; ``NA``, ``NaN`` and ``null`` are so too, but not as the name of a task, and
         ``none`` not as that of a class. A column to ``keep`` comes once more, untouched, behind the others.
+
+        A batch takes at most a sixteenth of ``memory``, or has one row. ``row_bytes`` are what the caller needs for a
+        row besides.
         """
-        with _Errors(self.path):
-            for batch in self._raw(list(dict.fromkeys([*columns, *keep]))):
-                yield self._plain(batch, columns, task, target, keep)
+        budget = max(1 << 20, self.memory // 16)
+        with _Errors(self):
+            for batch in self._raw(list(dict.fromkeys([*columns, *keep])), budget):
+                for piece in _pieces(batch, budget, row_bytes):
+                    yield self._plain(piece, columns, task, target, keep)
 
     def _plain(
         self, batch: Any, columns: Sequence[str], task: str | None, target: str | None, keep: Sequence[str]
     ) -> Any:
-        """The same batch with three types of columns."""
+        """The same batch with few types of columns."""
         import pyarrow as pa
 
         held = columns_of(batch)
@@ -120,6 +141,10 @@ class TableFile:
             kind = _kind_of(values.type)
             if name == task:
                 values = _missing(_as_names(values), _NOTHING)
+            elif kind == NUMBER and name == target and pa.types.is_decimal(values.type):
+                values = values.cast(pa.string())  # keeps all digits of a class
+            elif kind == NUMBER and pa.types.is_integer(values.type):
+                values = values if pa.types.is_uint64(values.type) else values.cast(pa.int64())
             elif kind == NUMBER and not pa.types.is_float64(values.type):
                 values = values.cast(pa.float64(), safe=False)
             elif kind == TEXT:
@@ -131,20 +156,11 @@ class TableFile:
         ]
         return pa.RecordBatch.from_arrays(arrays, names=[*columns, *(f"kept {i}" for i in range(len(keep)))])
 
-    def _raw(self, columns: list[str]) -> Iterator[Any]:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
+    def _raw(self, columns: list[str], budget: int) -> Iterator[Any]:
         if self.format == "parquet":
-            with pq.ParquetFile(self.path) as file:
-                rows = max(1, min(_ROWS, _CELLS // max(1, len(columns))))
-                yield from file.iter_batches(batch_size=rows, columns=columns)
-        elif self.format == "arrow":
-            with pa.memory_map(str(self.path)) as source, pa.ipc.open_file(source) as file:
-                yield from _slices((file.get_batch(place) for place in range(file.num_record_batches)), columns)
-        elif self.format == "arrow stream":
-            with pa.memory_map(str(self.path)) as source, pa.ipc.open_stream(source) as stream:
-                yield from _slices(stream, columns)
+            yield from _parquet_batches(self.path, columns, budget)
+        elif self.format in ("arrow", "arrow stream"):
+            yield from checked_batches(self.path, self.format, columns, max(self.memory, _DECOMPRESSED))
         else:
             yield from self._reader(columns)
 
@@ -168,11 +184,82 @@ class TableFile:
         )
 
 
-def _slices(batches: Iterable[Any], columns: list[str]) -> Iterator[Any]:
-    """Not too many rows at once."""
-    for batch in batches:
-        for first in range(0, len(batch), _ROWS):
-            yield batch.select(columns).slice(first, _ROWS)
+def _parquet_batches(path: Path, columns: list[str], budget: int) -> Iterator[Any]:
+    """Batches of a Parquet file that take about ``budget`` bytes, by the size of its first rows.
+
+    Long texts are read as places in a dictionary: a text of a megabyte may stand in every row of a small file.
+    """
+    sizes, row = _sizes_of_first_rows(path, columns, budget)
+    long = [name for name, size in sizes.items() if size > _LONG_TEXT]
+    row = max(row, sum(8.0 if name in long else max(8.0, size) for name, size in sizes.items()))
+    rows = max(1, min(int(budget / row), _PARQUET_ROWS, _CELLS // len(columns)))
+    with _streamed(path, long) as file:
+        for batch in file.iter_batches(batch_size=rows, columns=columns):
+            batch.validate(full=True)
+            yield batch
+
+
+def _sizes_of_first_rows(path: Path, columns: list[str], budget: int) -> tuple[dict[str, float], float]:
+    """The bytes of a value of every column, from a few rows; and those of a row where row groups are largest."""
+    with _streamed(path) as file:
+        groups = [file.metadata.row_group(place) for place in range(file.metadata.num_row_groups)]
+        share = len(columns) / max(1, len(file.schema_arrow))
+        largest = max(
+            (share * group.total_byte_size / group.num_rows for group in groups if group.num_rows > 0), default=0.0
+        )
+        found = dict.fromkeys(columns, 0.0)
+        for rows in (1, _PROBE):  # one row first: it may be very long
+            if rows * sum(found.values()) <= budget:
+                batch = next(file.iter_batches(batch_size=rows, columns=columns), None)
+                if batch is not None and len(batch):
+                    found = {
+                        name: values.nbytes / len(batch) if _kind_of(values.type) == TEXT else 8.0
+                        for name, values in columns_of(batch).items()
+                    }
+    return found, largest
+
+
+def _streamed(path: Path, as_dictionary: Sequence[str] = ()) -> Any:
+    """A Parquet file that is read page by page, not a whole row group at once.
+
+    The metadata of column chunks are not looked at: damaged ones end the process in pyarrow 26.
+    """
+    import pyarrow.parquet as pq
+
+    return pq.ParquetFile(path, read_dictionary=list(as_dictionary), pre_buffer=False, buffer_size=1 << 16)
+
+
+def _pieces(batch: Any, budget: int, row_bytes: int) -> Iterator[Any]:
+    """Slices of a batch that take at most ``budget`` bytes as plain columns, or have one row."""
+    if not len(batch):
+        return
+    ends = np.cumsum(_row_sizes(batch) + row_bytes)
+    first = 0
+    while first < len(batch):
+        done = ends[first - 1] if first else 0
+        end = max(first + 1, min(first + _ROWS, int(np.searchsorted(ends, done + budget, side="right"))))
+        yield batch.slice(first, end - first)
+        first = end
+
+
+def _row_sizes(batch: Any) -> NDArray[np.int64]:
+    """The bytes that every row of a batch takes as plain columns."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    sizes = np.zeros(len(batch), dtype=np.int64)
+    for values in batch.columns:
+        place = None
+        if pa.types.is_dictionary(values.type):
+            values, place = values.dictionary, values.indices.fill_null(0)
+        if _kind_of(values.type) != TEXT:
+            sizes += 8
+            continue
+        if pa.types.is_string_view(values.type):
+            values = values.cast(pa.large_string())
+        lengths = pc.binary_length(values).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64) + 16
+        sizes += lengths if place is None else np.append(lengths, 16)[place.to_numpy(zero_copy_only=False)]
+    return sizes
 
 
 def _needs_arrow() -> None:
@@ -185,8 +272,8 @@ def _needs_arrow() -> None:
 class _Errors:
     """What goes wrong with a table, in one line that names it."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, table: TableFile | Path) -> None:
+        self.path, self.block = (table, _BLOCK) if isinstance(table, Path) else (table.path, table.block)
 
     def __enter__(self) -> None:
         pass
@@ -194,16 +281,19 @@ class _Errors:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         import pyarrow as pa
 
-        if isinstance(error, pa.ArrowException | OSError | UnicodeDecodeError | EOFError | zlib.error | OverflowError):
+        odd = OSError | UnicodeDecodeError | EOFError | zlib.error | OverflowError | MemoryError
+        if isinstance(error, pa.ArrowException | odd):
             lines = str(error).strip().splitlines() or [type(error).__name__]
             if "straddling" in lines[0]:
-                lines = ["a row is longer than 4 MB, or a quote is never closed"]
+                lines = [f"a row is longer than {self.block / 2**20:.3g} MB, or a quote is never closed"]
             raise TableError(f"{self.path}: cannot be read as a table: {lines[0]:.300}") from error
 
 
 def _first_line(path: Path, format: str) -> str:
     with gzip.open(path) if format == "csv.gz" else path.open("rb") as file:
-        line: bytes = file.readline(1 << 25)
+        line: bytes = file.readline(_FIRST_LINE)
+    if len(line) == _FIRST_LINE:
+        raise TableError(f"{path}: its first line is longer than {_FIRST_LINE >> 20} MB")
     if line[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in line:
         raise TableError(f"{path}: is neither UTF-8 text nor Parquet nor Arrow")
     try:
@@ -257,7 +347,7 @@ def _as_names(values: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):
+    if pa.types.is_floating(values.type) or (pa.types.is_decimal(values.type) and values.type.scale < 0):
         numbers = values.cast(pa.float64(), safe=False)
         whole = pc.and_(pc.equal(numbers, pc.floor(numbers)), pc.less(pc.abs(numbers), 2.0**53))
         short = pc.if_else(whole, numbers, None).cast(pa.int64(), safe=False).cast(pa.string())
@@ -267,6 +357,8 @@ def _as_names(values: Any) -> Any:
     if pa.types.is_temporal(values.type):
         texts = pc.replace_substring_regex(texts, r"(\.\d*?)0+(\D|$)", r"\1\2")
         return pc.replace_substring_regex(pc.replace_substring_regex(texts, r"\.(\D|$)", r"\1"), r" 00:00:00$", "")
+    if pa.types.is_decimal(values.type):
+        texts = pc.replace_substring_regex(texts, r"^(-?\d+\.\d*[1-9])0+$", r"\1")
     texts = pc.replace_substring_regex(texts, r"^(-?\d+)\.0+$", r"\1")
     return pc.replace_substring_regex(pc.replace_substring_regex(texts, "^True$", "true"), "^False$", "false")
 

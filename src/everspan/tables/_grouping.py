@@ -1,7 +1,8 @@
 """The rows of a task brought together, however they are scattered over a table that need not fit into memory.
 
-Tasks that are next to each other in the order of their first appearance share a *part* that fits. Rows are written to
-the file of their part in one pass over the table, and parts are read back one after another.
+Tasks that are next to each other in the order of their first appearance share a *part* that fits. A pass over the table
+writes its rows to the file of their part, and the parts are read back one after another. There are as many passes as it
+takes to have few files open. The files have no names where the system allows it: nothing is left when a process dies.
 """
 
 from __future__ import annotations
@@ -9,24 +10,32 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ._columns import Array
-from ._files import TableError, TableFile
+from ._files import MEMORY, TableError, TableFile
 from ._scan import Scan, _labelled
 
-MEMORY = 1 << 28  # bytes that the rows of one part may take as numbers
-_PARTS = 400  # files that are open at once, at most
+_PARTS = 200  # files that are open at once, at most
 
 
 @dataclass
 class Grouped:
-    """The tasks of a table, in order of first appearance."""
+    """The tasks of a table, in order of first appearance.
+
+    Attributes
+    ----------
+    memory : int
+        Bytes that the rows at hand may take. A quarter of them is for the numbers of a part, the rest for reading and
+        for what the caller holds. A task that is larger than a part is a part of its own.
+    folder : path, optional
+        Where the files of the parts are.
+    """
 
     table: TableFile
     scan: Scan
@@ -40,56 +49,65 @@ class Grouped:
         if not names:
             return
         if parts[-1] == 0:
-            yield from self._tasks(self._kept_rows(), names, sum(self.scan.counts))
+            yield from self._tasks(self._kept_rows(), names, 0, len(names))
             return
         try:
-            with tempfile.TemporaryDirectory(prefix="everspan-", dir=self.folder) as folder, ExitStack() as files:
-                self._write(Path(folder), parts, files)
-                files.close()
-                sizes = np.bincount(parts, weights=self.scan.counts).astype(int)
-                for part, rows in enumerate(sizes.tolist()):
-                    path = Path(folder) / f"{part}.arrow"
-                    yield from self._tasks(_read(path), names, rows)
-                    path.unlink()
+            for first in range(0, int(parts[-1]) + 1, _PARTS):
+                last = min(first + _PARTS, int(parts[-1]) + 1)
+                with ExitStack() as stack:
+                    files: list[IO[bytes]] = [
+                        stack.enter_context(tempfile.TemporaryFile(dir=self.folder)) for _ in range(first, last)
+                    ]
+                    self._write(files, parts - first)
+                    for part, file in enumerate(files, first):
+                        start, end = np.searchsorted(parts, [part, part + 1]).tolist()
+                        yield from self._tasks(_read(file), names, start, end)
+                        file.close()
         except OSError as error:
             raise TableError(f"{self.table.path}: its rows cannot be sorted by task on disk: {error}") from error
 
     def _parts(self) -> NDArray[np.intp]:
         """The part of every task."""
-        width = len(self.scan.preparation.names) + 2 + 2 * len(self.scan.preparation.columns)
-        most = max(1, self.memory // (8 * width), sum(self.scan.counts) // _PARTS + 1)
+        most = max(1, self.memory // 4 // self._row_bytes)
         before = np.concatenate([[0], np.cumsum(self.scan.counts)[:-1]])
         _, parts = np.unique(before // most, return_inverse=True)
         return parts.astype(np.intp)
 
-    def _columns(self) -> list[str]:
-        known = self.scan.preparation
-        return [*(column.name for column in known.columns), known.target_column, known.task_column]
+    @property
+    def _row_bytes(self) -> int:
+        """What a row takes as numbers, with its label, its task and its place."""
+        return 8 * (sum(column.width for column in self.scan.preparation.columns) + 3) + 2 * self.scan.label_bytes
 
     def _kept_rows(self) -> Iterator[Any]:
         import pyarrow.compute as pc
 
         known, done = self.scan.preparation, 0
-        for batch in self.table.batches(self._columns(), task=known.task_column, target=known.target_column):
+        columns = [*(column.name for column in known.columns), known.target_column, known.task_column]
+        table = replace(self.table, memory=min(self.memory, self.table.memory))
+        for batch in table.batches(
+            columns, task=known.task_column, target=known.target_column, row_bytes=self._row_bytes
+        ):
             labelled = _labelled(batch.column(known.target_column))
             yield batch.filter(pc.and_(batch.column(known.task_column).is_valid(), labelled))
             done += len(batch)
             if self.progress is not None:
                 self.progress(done)
 
-    def _write(self, folder: Path, parts: NDArray[np.intp], files: ExitStack) -> None:
+    def _write(self, files: list[IO[bytes]], parts: NDArray[np.intp]) -> None:
+        """Write rows to the files of their parts; those of other parts are left for another pass."""
         import pyarrow as pa
 
-        writers: dict[int, Any] = {}
-        for batch in self._kept_rows():
+        begun: set[int] = set()
+        for batch in map(self.scan.preparation.compact, self._kept_rows()):
             own = parts[self._rank(batch)]
             order = np.argsort(own, kind="stable")
-            starts = np.searchsorted(own[order], np.arange(parts[-1] + 2))
-            for part in np.unique(own).tolist():
-                if part not in writers:
-                    sink = files.enter_context(pa.OSFile(str(folder / f"{part}.arrow"), "wb"))
-                    writers[part] = files.enter_context(pa.ipc.new_stream(sink, batch.schema))
-                writers[part].write_batch(batch.take(pa.array(order[starts[part] : starts[part + 1]])))
+            starts = np.searchsorted(own[order], np.arange(len(files) + 1))
+            for part in np.flatnonzero(np.diff(starts)).tolist():
+                rows = batch.take(pa.array(order[starts[part] : starts[part + 1]]))
+                if part not in begun:
+                    files[part].write(rows.schema.serialize())
+                    begun.add(part)
+                files[part].write(rows.serialize())
 
     def _rank(self, batch: Any) -> NDArray[np.intp]:
         """The ranks of rows' tasks."""
@@ -97,35 +115,53 @@ class Grouped:
         try:
             ranks = [self.scan.ranks[name] for name in encoded.dictionary.to_pylist()]
         except KeyError as error:
-            raise TableError(f"{self.table.path}: changed while it was read: task {error} is new") from error
+            raise self._changed(f"task {error} is new") from error
         rows: NDArray[np.intp] = encoded.indices.to_numpy(zero_copy_only=False).astype(np.intp)
         return np.array(ranks, dtype=np.intp)[rows]
 
-    def _tasks(self, batches: Iterator[Any], names: list[str], rows: int) -> Iterator[tuple[str, Array, NDArray[Any]]]:
-        """The tasks of batches with so many rows, which fit into memory together."""
+    def _changed(self, how: str) -> TableError:
+        return TableError(f"{self.table.path}: changed while it was read: {how}")
+
+    def _tasks(
+        self, batches: Iterator[Any], names: list[str], first: int, last: int
+    ) -> Iterator[tuple[str, Array, NDArray[Any]]]:
+        """The tasks with these ranks, all of whose rows are in the batches. Each row is written where its task is."""
         known = self.scan.preparation
-        X, done = np.empty((rows, len(known.names))), 0
-        labels, ranks = [], []
+        starts = np.concatenate([[0], np.cumsum(self.scan.counts[first:last])]).astype(np.intp)
+        X = np.empty((int(starts[-1]), sum(column.width for column in known.columns)))
+        labels, places, filled = [], [], starts[:-1].copy()
         for batch in batches:
-            end = done + len(batch)
-            if end > rows:
-                break
-            if len(batch):
-                X[done:end] = known.numbers(batch)
-                labels.append(known.labels(batch.column(known.target_column)))
-                ranks.append(self._rank(batch))
-            done = end
-        if done != rows or end != rows:
-            raise TableError(f"{self.table.path}: changed while it was read: it had other rows before")
-        y, rank = np.concatenate(labels), np.concatenate(ranks)
-        order = np.argsort(rank, kind="stable")
-        present, starts = np.unique(rank[order], return_index=True)
-        for task, own in zip(present.tolist(), np.split(order, starts[1:]), strict=True):
-            yield names[task], X[own], y[own]
+            rank = self._rank(batch) - first
+            place = _next_places(rank, filled)
+            if (filled > starts[1:]).any():
+                raise self._changed("a task has more rows")
+            X[place] = known.numbers(batch)
+            labels.append(known.labels(batch.column(known.target_column)))
+            places.append(place)
+        if (filled != starts[1:]).any():
+            raise self._changed("a task has fewer rows")
+        y = np.concatenate(labels)[np.argsort(np.concatenate(places))]
+        del labels, places
+        for task in range(first, last):
+            rows = slice(starts[task - first], starts[task - first + 1])
+            alone = last - first == 1  # else a copy: whoever keeps a task must not keep its part
+            yield names[task], X if alone else X[rows].copy(), y[rows].copy()
 
 
-def _read(path: Path) -> Iterator[Any]:
+def _next_places(rank: NDArray[np.intp], filled: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Where the rows of these tasks go: behind those that are there. Counts them in ``filled``."""
+    order = np.argsort(rank, kind="stable")
+    ordered = rank[order]
+    nth = np.arange(len(rank)) - np.searchsorted(ordered, ordered, side="left")  # among the rows of its task here
+    place = np.empty(len(rank), dtype=np.intp)
+    place[order] = filled[ordered] + nth
+    np.add.at(filled, rank, 1)
+    return place
+
+
+def _read(file: IO[bytes]) -> Iterator[Any]:
     import pyarrow as pa
 
-    with pa.OSFile(str(path), "rb") as source, pa.ipc.open_stream(source) as stream:
+    file.seek(0)
+    with pa.PythonFile(file, mode="r") as source, pa.ipc.open_stream(source) as stream:
         yield from stream

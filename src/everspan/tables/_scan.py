@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._columns import Column, Preparation, quoted, try_numbers, try_truth
+from ._columns import EXACT, INTEGER, Column, Preparation, quoted, try_numbers, try_truth, try_whole
 from ._files import BOOLEAN, DATE, NUMBER, TEXT, TableError, TableFile, columns_of
 
 MOST_VALUES = 1000  # different texts from which a column is taken for names
@@ -19,6 +19,7 @@ MOST_CLASSES = 20  # different whole numbers that are taken for classes
 _TASKS = {"task", "customer", "tenant", "user", "client", "account", "sensor", "device", "machine", "school", "store"}
 _TASKS |= {"shop", "patient", "subject", "group", "site", "field", "respondent", "household", "company"}
 _NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
+_PADDED = r"^\s*[-+]?0\d+\s*$"  # a code with zeros in front: 007 is not 7
 _TARGETS = ("target", "label", "y", "class", "outcome", "response")
 
 
@@ -61,6 +62,10 @@ def _stem(name: str) -> str:
 class _Found:
     """What is known of a column so far."""
 
+    target: bool = False
+    exact: bool = True  # labels are whole numbers of 64 bits
+    padded: bool = False  # a label has zeros in front
+    rounded: bool = False  # a number that is kept as text or as a whole number has more digits than a double
     numbers: bool = True
     truth: bool = True
     whole: bool = True
@@ -75,6 +80,7 @@ class _Found:
     odd: str | None = None  # the first that is not
 
     def look(self, values: Any) -> None:
+        import pyarrow as pa
         import pyarrow.compute as pc
 
         absent = values.null_count
@@ -89,6 +95,10 @@ class _Found:
             if len(self.values) > MOST_VALUES:
                 self.values = None
         self._look_for_odd(values, numbers is not None)
+        if self.target:
+            self.exact = self.exact and try_whole(values) is not None
+            strings = pa.types.is_string(values.type)
+            self.padded |= strings and bool(pc.any(pc.match_substring_regex(values, _PADDED), min_count=0).as_py())
         plain = numbers if numbers is not None else truth
         if plain is not None:
             known = plain[~np.isnan(plain)]
@@ -96,6 +106,7 @@ class _Found:
             absent = len(plain) - len(known)
             self._add(known)
             self.whole = self.whole and bool((known == np.floor(known)).all())
+            self.rounded |= not pa.types.is_floating(values.type) and bool((np.abs(known) > EXACT).any())
         self.present += len(values) - absent
         self.missing += absent
 
@@ -141,6 +152,8 @@ class Scan:
         Rows of the tasks, in that order.
     rows, unlabelled, nameless : int
         Rows in all, and those that are left out: without a label, without a task.
+    label_bytes : int
+        What the longest label takes as text in numpy; 0 where labels are not text.
     notes : list of str
         What a user should hear about columns.
     """
@@ -151,6 +164,7 @@ class Scan:
     rows: int = 0
     unlabelled: int = 0
     nameless: int = 0
+    label_bytes: int = 0
     notes: list[str] = field(default_factory=list)
 
     @classmethod
@@ -178,7 +192,7 @@ class Scan:
         if not chosen:
             raise TableError("no column is left to learn from")
         scan = cls(Preparation(task, target, "number", ()))
-        found = {name: _Found() for name in [*chosen, target]}
+        found = {name: _Found(target=name == target) for name in [*chosen, target]}
         scan._pass(table, [*chosen, target, task], found, progress)
         if not scan.counts:
             raise TableError(f"no row has both a task ({task!r}) and a label ({target!r})")
@@ -191,8 +205,8 @@ class Scan:
         if table.nameless:
             scan.notes.append(f"left out: {table.nameless} column{'s' * (table.nameless > 1)} without a name")
         if found[target].numbers and len(found[target].values or ()) > 2 and kind is None:
-            whole = _target_of(target, found[target], kind) == "integer"
-            taken = "classes: --kind regression" if whole else "numbers to predict: --kind classification"
+            classes = _target_of(target, found[target], kind) != NUMBER
+            taken = "classes: --kind regression" if classes else "numbers to predict: --kind classification"
             scan.notes.append(f"{target!r} has numbers, taken for {taken} takes them otherwise")
         scan.preparation = Preparation(
             task, target, _target_of(target, found[target], kind), tuple(column for column in columns if column)
@@ -216,6 +230,7 @@ class Scan:
     def _pass(
         self, table: TableFile, columns: list[str], found: dict[str, _Found], progress: Callable[[int], None] | None
     ) -> None:
+        import pyarrow as pa
         import pyarrow.compute as pc
 
         task, target = self.preparation.task_column, self.preparation.target_column
@@ -230,6 +245,9 @@ class Scan:
                 if rank == len(self.counts):
                     self.counts.append(0)
                 self.counts[rank] += entry["counts"]
+            labels = kept.column(target)
+            if pa.types.is_string(labels.type) and len(labels):
+                self.label_bytes = max(self.label_bytes, 4 * pc.max(pc.utf8_length(labels)).as_py())
             held = columns_of(kept) if found else {}
             for name, state in found.items():
                 state.look(held[name])
@@ -243,6 +261,11 @@ class Scan:
             return None
         if found.infinite:
             self.notes.append(f"{name!r} has {found.infinite:,} infinite or huge numbers: taken as missing")
+        if found.rounded and found.whole and found.kind() == NUMBER:
+            self.notes.append(
+                f"{name!r} has whole numbers beyond 9,007,199,254,740,992 (2^53), which are rounded: if they are ids, "
+                "--drop leaves them out"
+            )
         missing = found.missing > 0
         if found.kind() == TEXT:
             if found.dates:
@@ -303,11 +326,12 @@ def _target_of(name: str, found: _Found, kind: str | None) -> Any:
             raise TableError(f"column {name!r} has more than {MOST_VALUES:,} different texts: too many for classes")
         plain = {value.strip().lower() for value in found.values} <= {"true", "false"}
         return BOOLEAN if held == BOOLEAN and plain else TEXT  # who says yes and no is answered with yes and no
-    few = found.values is not None and found.whole and len(found.values) <= MOST_CLASSES
-    if few:
-        return "integer"
-    if kind == "classification":
-        if found.whole and found.values is not None:
-            return "integer"
+    classes = found.exact and not found.padded
+    if found.whole and found.values is not None:
+        if kind == "classification" or len(found.values) <= MOST_CLASSES:
+            return INTEGER if classes else TEXT  # 007 and 20 digits are kept as they are written
+        if found.padded:
+            return TEXT
+    elif kind == "classification":
         raise TableError(f"column {name!r} has numbers with fractions, or too many different ones, for classes")
     return NUMBER
