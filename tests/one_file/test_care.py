@@ -316,6 +316,27 @@ def test_a_model_that_reads_lazily_notices_that_its_file_was_replaced(tmp_path, 
         model.save(path)
 
 
+def test_predictions_of_two_files_are_not_mixed_into_one_answer(tmp_path, monkeypatch):
+    from everspan.estimators import _filed
+    from everspan.one_file import _predicting
+
+    monkeypatch.setattr(_filed, "EAGER", 3)
+    for name in ("a", "b"):
+        shops(9, 20, seed=ord(name)).to_csv(tmp_path / f"{name}.csv", index=False)
+        learn(tmp_path / f"{name}.everspan", tmp_path / f"{name}.csv")
+    path, out, answered = tmp_path / "a.everspan", tmp_path / "out.csv", _predicting._Asker.answers
+
+    def answers(asker, batch, kept):
+        (tmp_path / "b.everspan").replace(path)  # after the file was opened, before its tasks are read
+        return answered(asker, batch, kept)
+
+    monkeypatch.setattr(_predicting._Asker, "answers", answers)
+    code, _, errors = run("predict", path, tmp_path / "a.csv", "--out", out)
+    assert code == 2
+    assert "another file was put in its place" in errors
+    assert not out.exists()
+
+
 def test_a_file_that_is_locked_is_not_called_damaged(path, monkeypatch):
     from everspan.store import _connection
 

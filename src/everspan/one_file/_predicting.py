@@ -90,7 +90,11 @@ class _Asker:
         self.regression = isinstance(self.model, LifelongRegressor)
 
     def _open(self) -> None:
+        """Open the file, again if it was learned into meanwhile; another file in its place is refused."""
+        before = getattr(self, "model", None)
         self.model = open_model(self.path)
+        if before is not None and before._saved.identity != self.model._saved.identity:
+            raise StoreError(f"{self.path}: another file was put in its place while predictions were made: start again")
         if self.unseen == "prior":
             self.model.set_params(unseen_tasks="prior")
 
