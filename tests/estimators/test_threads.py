@@ -14,7 +14,7 @@ from everspan import LifelongClassifier, LifelongRegressor
 from everspan.estimators import _filed, _on_disk
 from everspan.learners import Logistic
 
-from .crowd import KINDS, PROBE, D, Crowd, answer, answers_of_states, learn_all, stream
+from .crowd import KINDS, PROBE, Crowd, D, answer, answers_of_states, learn_all, stream
 from .test_together import state
 
 pytestmark = pytest.mark.filterwarnings("ignore:task .* seems to have changed")

@@ -18,7 +18,7 @@ from ..representation import LinearRepresentation
 from ..spread import beyond_noise
 from ..tasks import Array, Rows, Table, TaskEvent
 from ..threads import one_thread
-from ._base import DriftWarning
+from ._base import DriftWarning, storable_error
 from ._known import evidence, known_signs
 from ._predictors import UPDATED
 from ._stream import TaskStream
@@ -206,7 +206,7 @@ class UpdatedStream(TaskStream):
             old,
             action="updated",
             met=met,
-            error=error,
+            error=storable_error(error),
             error_bound=None,
             confidence=None,
             labels_used=used,
