@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import numbers
 import operator
+import os
+import sys
 import time
 import warnings
 from abc import ABC, abstractmethod
@@ -30,6 +33,8 @@ from ._checked import checked_choice, checked_count, checked_positive
 from ._filed import Filed
 from ._predictors import NO_SUMMARY, Kept, Predictors, check_finite
 from ._tables import check_dtype, check_size
+
+_OURS = (os.path.dirname(os.path.dirname(__file__)), contextlib.__file__)  # files of everspan and of its decorators
 
 
 class RepresentationWarning(UserWarning):
@@ -273,11 +278,10 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Filed
         reason = "features are learned less accurately than epsilon_acc"
         if bound > 1.0:
             reason = "the tasks share more features than that, however accurately these are known"
-        warnings.warn(
+        warn_caller(
             f"no subspace of n_features={rules.n_features} dimensions is nearer than {nearest:.3g} to all learned "
             f"features, where {radius:.3g} was asked for: {reason}",
             RepresentationWarning,
-            stacklevel=6,
         )
 
     def _record(
@@ -408,6 +412,14 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Filed
     @property
     def _n_features_out(self) -> int:
         return int(self.representation_.dimension)
+
+
+def warn_caller(message: str, category: type[Warning]) -> None:
+    """Warn about the line outside everspan that called it."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 def storable_error(error: float) -> float:
