@@ -340,6 +340,20 @@ class FunctionRepresentation(KnownFeatures):
             return self
         return replace(self, basis=np.column_stack([self.basis, new / left]))
 
+    def spread(self) -> Array:
+        """The root mean square of the columns around the origin, over the rows that are kept; zero if none are."""
+        if self.reference is None or not len(self.reference):
+            return np.zeros(len(self.origin))
+        return np.asarray(np.sqrt(np.square(self.reference).mean(axis=0)))
+
+    def moved(self, origin: Array) -> FunctionRepresentation:
+        """The same functions around another origin: biases take up the difference. Units without biases stay."""
+        if not self.kind.biases:
+            return self
+        shift = origin - self.origin
+        reference = None if self.reference is None else self.reference - shift
+        return replace(self, origin=origin, biases=self.biases + self.weights.dot(shift), reference=reference)
+
     def without_feature(self, index: int) -> FunctionRepresentation:
         """One learned function less, and its rows; the basis is the span of the others. Its units stay: others may
         stand on them.

@@ -104,6 +104,16 @@ class Summary:
         with_target = (second == self.size) & (first < self.size)
         return Summary(np.where(np.append(with_target, False), -self.packed, self.packed))
 
+    def shifted(self, offset: Array) -> Summary:
+        """Of the same rows after this offset is subtracted from their coordinates; the last one is the constant.
+
+        With T = [[I, -offset], [0, 1]] the inner products G become T G T'.
+        """
+        gram, moment, square, count = self.parts()
+        change = np.eye(len(gram))
+        change[:-1, -1] = -offset
+        return Summary.of(change.dot(gram).dot(change.T), change.dot(moment), square, count)
+
     def __add__(self, other: Summary) -> Summary:
         return Summary(self.packed + other.packed)
 
@@ -224,6 +234,13 @@ class Prior:
         said, wanted = (values - weight.dot(values) / weight.sum() for values in (said, rows.y))
         lengths = float(weight.dot(said * said)) * float(weight.dot(wanted * wanted))
         return float(weight.dot(said * wanted)) / float(np.sqrt(lengths)) if lengths > 0.0 else float("nan")
+
+    def shifted(self, offset: Array) -> Prior:
+        """The prior of the same tasks after this offset is subtracted from their columns; the constant takes it up."""
+        change, mean = np.eye(len(self.mean)), self.mean.copy()
+        change[:-1, -1] = -offset
+        mean[-1] += mean[:-1].dot(offset)
+        return replace(self, mean=mean, precision=change.dot(self.precision).dot(change.T))
 
     def after(self, summary: Summary) -> Prior:
         """What is known of the task itself once its summary is: the prior of its next rows."""

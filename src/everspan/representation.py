@@ -31,6 +31,8 @@ class Representation(Protocol):
     @property
     def features(self) -> Array: ...
     @property
+    def errors(self) -> Array: ...
+    @property
     def basis(self) -> Array: ...
     @property
     def dimension(self) -> int: ...
@@ -66,6 +68,9 @@ class Representation(Protocol):
 
     def without_feature(self, index: int) -> Self:
         """One learned feature less."""
+
+    def moved(self, origin: Array) -> Self:
+        """The same features around another origin, if they can be: else as they are."""
 
     def outclasses(self, error: float) -> bool:
         """Whether every feature is known at least twice as well as one with this error."""
@@ -205,6 +210,10 @@ class LinearRepresentation(KnownFeatures):
             labels=np.append(self.labels, labels),
             basis=basis,
         )
+
+    def moved(self, origin: Array) -> LinearRepresentation:
+        """The same directions around another origin."""
+        return replace(self, origin=origin)
 
     def without_feature(self, index: int) -> LinearRepresentation:
         """One learned feature less; the basis is the span of the others."""

@@ -141,8 +141,9 @@ def _learned_one(model, kind, task, seed=5):
 
 
 def _together(model, kind):
-    known = stream(kind, 4, seed=8)
-    return model.learn_tasks([*known, *((("new", name), X, y) for name, X, y in stream(kind, 10, seed=9))])
+    return model.learn_tasks(
+        [*stream(kind, 4, seed=8), *((("new", name), X, y) for name, X, y in stream(kind, 10, seed=9))]
+    )
 
 
 def _predicted(model, kind):

@@ -1,5 +1,6 @@
 """Whether a task has changed is judged in the terms of its loss, by rows that count as their weights say."""
 
+import copy
 import warnings
 
 import numpy as np
@@ -71,3 +72,41 @@ def test_drift_is_noticed_and_said_and_chance_is_not_taken_for_it(kind):
             event = model.learn_task(X, y if kind is LifelongRegressor else (y > 0).astype(int), task=name)
         assert event.drift > 0.3
         assert "it seems to have changed" in str(event)
+
+
+def test_a_prediction_changes_nothing_of_what_the_next_update_reports():
+    """A task of one class gets a second one: its predictor is mirrored, and nothing computed before counts."""
+    rng = np.random.default_rng(1)
+    shared, model = np.array([2.0, -1.0, 0.5, 0.0]), LifelongClassifier()
+    for task in range(30):
+        X = rng.standard_normal((12, 4))
+        scores = X @ (shared + 0.2 * rng.standard_normal(4)) + 1.0 + rng.logistic(size=12)
+        model.learn_task(X, (scores > 0.0).astype(int), task=task)
+    model.learn_task(rng.standard_normal((30, 4)), [5] * 30, task="one class")
+    X = rng.standard_normal((60, 4))
+    y = np.where(X @ shared > 0.0, 5, 7)
+    asked = copy.deepcopy(model)
+    asked.predict(X, task="one class")
+    with pytest.warns(DriftWarning):
+        events = [one.learn_task(X, y, task="one class") for one in (model, asked)]
+    assert events[0].drift is not None
+    assert events[0] == events[1]
+
+
+WAYS = {
+    "learn_task": lambda model, X, y: model.learn_task(X, y, task="a"),
+    "partial_fit": lambda model, X, y: model.partial_fit(X, y, task="a"),
+    "partial_fit, a table": lambda model, X, y: model.partial_fit(X, y, tasks=["a"] * len(y)),
+    "learn_tasks": lambda model, X, y: model.learn_tasks([("a", X, y)]),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", [LifelongRegressor, LifelongClassifier])
+def test_a_warning_names_the_line_that_called_everspan(kind, way):
+    X = np.random.default_rng(0).standard_normal((200, 3))
+    y = X[:, 0] if kind is LifelongRegressor else (X[:, 0] > 0.0).astype(int)
+    model = kind().partial_fit(X, y, task="a")
+    with pytest.warns(DriftWarning) as caught:
+        WAYS[way](model, X, -y if kind is LifelongRegressor else 1 - y)
+    assert [warning.filename for warning in caught] == [__file__]

@@ -266,7 +266,7 @@ def test_a_warning_when_the_dual_bound_proves_k_too_small():
     model = LifelongRegressor(0.01, n_features=2)
     with pytest.warns(RepresentationWarning, match="n_features=2 .* share more features") as caught:
         learned(LinearStream(d=20, k=4, tasks=8, rows=100, kind="regression"), model)
-    assert len(caught) == 1, "said once"
+    assert [warning.filename for warning in caught] == [__file__], "said once, of the line that learns"
 
 
 def test_a_warning_when_features_are_less_accurate_than_asked():

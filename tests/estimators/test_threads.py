@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import threading
+from functools import cache
 
 import numpy as np
 import pytest
@@ -20,10 +21,15 @@ from .test_together import state
 pytestmark = pytest.mark.filterwarnings("ignore:task .* seems to have changed")
 
 
-def learned(kind, tasks=30, seed=0):
+@cache
+def _learned(kind, tasks):
     model = kind(random_state=0)
-    learn_all(model, stream(kind, tasks, seed))
+    learn_all(model, stream(kind, tasks))
     return model
+
+
+def learned(kind, tasks=12):
+    return copy.deepcopy(_learned(kind, tasks))
 
 
 @pytest.fixture
@@ -44,39 +50,37 @@ def on_disk(monkeypatch, tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_predictions_while_tasks_are_learned_are_those_of_one_committed_state(kind, lazy, on_disk):
     model = learned(kind)
-    given = [*stream(kind, 60, seed=1, again=20)]
-    given = [((name, 1) if place < 40 else name, X, y) for place, (name, X, y) in enumerate(given)]  # then known tasks
-    questions = [[name] for name in range(0, 30, 3)] + [[0, 7, 11], [*range(6)], [29, 2]]
-    expected = answers_of_states(model, given, questions)
+    new, known = [*stream(kind, 45, seed=1)], [*stream(kind, 15, seed=2)]
+    given = [*(((name, "new"), X, y) for name, X, y in new), *((name % 12, X, y) for name, X, y in known)]
+    questions = [[name] for name in range(8)] + [[0, 7, 11], [*range(3, 9)]]
+    after, expected = answers_of_states(model, given, questions)
     assert sum(map(len, expected)) > 3 * len(questions), "the answers change as tasks are learned"
     model = on_disk(model) if lazy else model
-    reference = copy.deepcopy(model)
-    crowd = Crowd(model, questions, expected).while_it(lambda: learn_all(model, given))
+    crowd = Crowd(model, questions, expected, least=24, early=8 if lazy else 0, paced=True)
+    crowd.while_it(lambda: learn_all(model, crowd.in_turn(given)))
     assert (crowd.errors, crowd.wrong) == ([], [])
-    assert crowd.seen.total() >= 8 * 5
-    learn_all(reference, given)
-    assert state(model) == state(reference), "readers change nothing"
+    assert crowd.asked >= 8 * 24
+    assert state(model) == state(after), "readers change nothing"
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_predictions_while_many_tasks_are_learned_and_forgotten_at_once(kind):
-    model = learned(kind)
-    given, questions = [*stream(kind, 40, seed=2)], [[3], [4, 5, 6]]
-    given = [((name, 2), X, y) for name, X, y in given]
-    expected = answers_of_states(model, given, questions)
-    after, gone = copy.deepcopy(model), [(place, 2) for place in (39, 20, 3)]
-    learn_all(after, given)
+def test_predictions_while_tasks_are_learned_together_and_forgotten_are_those_of_one_state(kind):
+    model, questions = learned(kind), [[3], [4, 5, 6]]
+    given = [((name, "new"), X, y) for name, X, y in stream(kind, 20, seed=2)]
+    after, expected = answers_of_states(model, given, questions)
+    gone = [(place, "new") for place in (19, 3)]
     for name in gone:
         after.forget(name)
         for place, names in enumerate(questions):
             expected[place].add(answer(after, names))
 
     def learns():
-        model.learn_tasks(given)
-        for name in gone:
+        model.learn_tasks(crowd.in_turn(given))
+        for name in crowd.in_turn(gone):
             model.forget(name)
 
-    crowd = Crowd(model, questions, expected, threads=4).while_it(learns)
+    crowd = Crowd(model, questions, expected, paced=True)
+    crowd.while_it(learns)
     assert (crowd.errors, crowd.wrong) == ([], [])
     assert state(model) == state(after)
 
@@ -103,8 +107,8 @@ def in_threads(*functions):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("together", [False, True])
 def test_two_threads_that_learn_learn_in_some_order(kind, together):
-    model, start = learned(kind, 12), learned(kind, 12)
-    streams = [[((name, seed), X, y) for name, X, y in stream(kind, 20, seed)] for seed in (3, 4)]
+    model, start = learned(kind), learned(kind)
+    streams = [[((name, seed), X, y) for name, X, y in stream(kind, 10, seed)] for seed in (3, 4)]
 
     def learns(given):
         model.learn_tasks(given) if together else learn_all(model, given)
@@ -151,12 +155,12 @@ def test_a_prediction_neither_waits_for_a_task_that_is_being_learned_nor_sees_it
 
 
 def test_a_history_that_was_read_stays_as_it_was():
-    model = learned(LifelongRegressor, 10)
+    model = learned(LifelongRegressor)
     history, events, table = model.history_, list(model.history_), model.history_.table()
-    learn_all(model, stream(LifelongRegressor, 12))
+    learn_all(model, stream(LifelongRegressor, 14, seed=5))
     model.forget(0)
-    assert (list(history), history.table(), list(history.places)) == (events, table, [*range(10)])
-    assert len(model.history_) == 11
+    assert (list(history), history.table(), list(history.places)) == (events, table, [*range(12)])
+    assert len(model.history_) == 13
 
 
 COPIES = {"copy": copy.copy, "deepcopy": copy.deepcopy, "pickle": lambda model: pickle.loads(pickle.dumps(model))}
@@ -165,12 +169,12 @@ COPIES = {"copy": copy.copy, "deepcopy": copy.deepcopy, "pickle": lambda model: 
 @pytest.mark.parametrize("name", COPIES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_copy_and_its_original_go_their_own_ways(kind, name):
-    model = learned(kind, 12)
+    model = learned(kind)
     other = COPIES[name](model)
     assert model._lock is not other._lock
     assert state(model) == state(other)
-    streams = [[*stream(kind, 20, seed, again=4)] for seed in (6, 7)]
-    expected = [learned(kind, 12) for _ in range(2)]
+    streams = [[((name + 7) % 16, X, y) for name, X, y in stream(kind, 9, seed)] for seed in (6, 7)]
+    expected = [learned(kind) for _ in range(2)]
     for one, given in zip(expected, streams, strict=True):
         learn_all(one, given)
     assert in_threads(lambda: learn_all(model, streams[0]), lambda: learn_all(other, streams[1])) == []
@@ -214,17 +218,17 @@ def test_a_source_that_changes_the_model_it_teaches_is_refused():
 
 
 def test_threads_that_load_at_the_same_moment_load_once(on_disk, monkeypatch):
-    whole = learned(LifelongClassifier)
+    whole = learned(LifelongClassifier, 48)
     lazy, reads = on_disk(whole), []
     monkeypatch.setattr(_on_disk, "read", lambda *args, own=_on_disk.read: (reads.append(args), own(*args))[1])
-    looks = (lambda: lazy.tasks_, lambda: lazy.history_, lambda: lazy.predictors_, lambda: answer(lazy, range(20)))
+    looks = (lambda: lazy.tasks_, lambda: lazy.history_, lambda: lazy.predictors_, lambda: answer(lazy, range(6)))
     assert in_threads(*looks, *looks) == []
     assert len(reads) == 1
     assert state(lazy) == state(whole)
 
 
 def test_reads_of_few_tasks_of_a_large_file_never_read_it_whole(on_disk, monkeypatch):
-    whole = learned(LifelongClassifier, 60)
+    whole = learned(LifelongClassifier, 48)
     lazy, read = on_disk(whole), []
 
     def read_tasks(connection, keys, own=_on_disk.read_tasks):
@@ -235,27 +239,27 @@ def test_reads_of_few_tasks_of_a_large_file_never_read_it_whole(on_disk, monkeyp
     monkeypatch.setattr(_on_disk, "read_tasks", read_tasks)
     monkeypatch.setattr(_on_disk, "read", lambda *_: pytest.fail("the whole file was read"))
     monkeypatch.setattr(_on_disk, "_PARTS", 16)
-    expected = [whole.decision_function(PROBE, task=task) for task in range(60)]
-    for place in range(600):
+    expected = [whole.decision_function(PROBE, task=task) for task in range(48)]
+    for place in range(240):
         task = place % 12  # as many as are kept
         assert np.array_equal(lazy.decision_function(PROBE, task=task), expected[task])
     assert len(read) == 12, "each task is read once"
-    for place in range(300):
-        assert np.array_equal(lazy.decision_function(PROBE, task=place % 60), expected[place % 60])
-    assert len(read) <= 12 + 300
+    for place in range(96):
+        assert np.array_equal(lazy.decision_function(PROBE, task=place % 48), expected[place % 48])
+    assert len(read) <= 12 + 96
     assert len(vars(lazy)["_on_disk"]._parts) == 16
 
 
 def test_the_parts_of_a_large_file_in_memory_have_a_bounded_number_of_tasks(on_disk, monkeypatch):
-    lazy = on_disk(learned(LifelongRegressor, 60))
+    lazy = on_disk(learned(LifelongRegressor, 48))
     monkeypatch.setattr(_on_disk, "_HELD", 30)
-    for first in range(40):
+    for first in range(38):
         lazy.predict(np.zeros((10, D)), tasks=range(first, first + 10))
     assert [len(part["history_"]) for part in vars(lazy)["_on_disk"]._parts.values()] == [10, 10, 10]
 
 
 def test_a_parameter_set_on_a_large_model_reaches_the_tasks_that_were_read(on_disk):
-    whole = learned(LifelongClassifier, 60)
+    whole = learned(LifelongClassifier, 48)
     lazy = on_disk(whole)
     assert np.array_equal(lazy.predict(PROBE, task=3), whole.predict(PROBE, task=3))
     for model in (whole, lazy):

@@ -7,10 +7,12 @@ from copy import copy
 from threading import RLock
 from typing import Any, Self, TypeVar
 
+from numpy.linalg import LinAlgError
 from sklearn.base import BaseEstimator
 
 from ..prior import Prior
 from ..tasks import Array
+from ._predictors import NO_ROOM
 
 Result = TypeVar("Result")
 _GROWING = ("predictors_", "history_")  # columns that states share: a fork appends, and no reader looks further
@@ -58,7 +60,10 @@ class Atomic(BaseEstimator):  # type: ignore[misc]
         with self._lock:
             self._load_tasks()
             before, fork = self.__dict__, self._fork()
-            result = step(fork)
+            try:
+                result = step(fork)
+            except LinAlgError as error:
+                raise ValueError(NO_ROOM) from error
             if self.__dict__ is not before:
                 raise RuntimeError("the model was changed by what it learned from (its source, learner or refiner)")
             self.__dict__ = fork.__dict__

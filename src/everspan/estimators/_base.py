@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import numbers
 import operator
+import os
+import sys
 import time
 import warnings
 from abc import ABC, abstractmethod
@@ -28,7 +31,10 @@ from ..spread import Spread
 from ..tasks import Array, History, Labels, Rows, TaskEvent
 from ._checked import checked_choice, checked_count, checked_positive
 from ._filed import Filed
-from ._predictors import NO_SUMMARY, Kept, Predictors
+from ._predictors import NO_SUMMARY, Kept, Predictors, check_finite
+from ._tables import check_dtype, check_size
+
+_OURS = (os.path.dirname(os.path.dirname(__file__)), contextlib.__file__)  # files of everspan and of its decorators
 
 
 class RepresentationWarning(UserWarning):
@@ -155,7 +161,7 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Filed
         for name in [
             name
             for name in vars(self)
-            if name.endswith("_") or name in ("_warned", "_entropy", "_cache", "_seen", "_origin_task")
+            if name.endswith("_") or name in ("_warned", "_entropy", "_cache", "_seen", "_texts", "_origin_task")
         ]:
             delattr(self, name)
 
@@ -166,9 +172,16 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Filed
         """
         if self._is_plain(X):  # the common case, without the tenth of a millisecond that the full check takes
             return np.ascontiguousarray(X)
+        check_dtype("X", X)
         new = not hasattr(self, "n_features_in_")
         checked: Array = validate_data(self, X, dtype=np.float64, order="C", reset=new)
         return checked
+
+    def _prepare_to_learn(self, X: Any) -> Array:
+        """The same of rows to learn from, whose squares must have room."""
+        rows = self._prepare(X)
+        check_size("X", rows, getattr(self, "feature_names_in_", None))
+        return rows
 
     def _is_plain(self, X: Any) -> bool:
         """Whether rows are numbers of the width seen before, finite, without names of columns."""
@@ -186,11 +199,13 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Filed
 
     def _start(self, X: Array, weight: Array | None = None) -> None:
         """Set up an empty stream around the first rows."""
-        known = getattr(self, "representation_", None)
+        empty = self.__dict__.get("_origin_task") == -1  # all tasks were forgotten
+        known = None if empty else self.__dict__.get("representation_")
         if known is not None and isinstance(known, LinearRepresentation) != (self.representation == "linear"):
             raise ValueError("representation was set anew after tasks had been learned: fit forgets them first")
-        if not hasattr(self, "representation_"):
+        if known is None:
             origin = np.average(X, axis=0, weights=weight) if self.fit_intercept else np.zeros(X.shape[1])
+            self._origin_task: int | None = 0  # the position of the task whose rows' mean is the origin
             self.representation_: Representation = self._empty(origin)
             self.predictors_ = Predictors()
             self.predictors_.new_version(self.representation_.basis)
@@ -249,6 +264,7 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Filed
     def _take_up(self, representation: Representation) -> None:
         """Make this the current one."""
         if representation is not self.representation_:
+            check_finite(representation.features, representation.errors, representation.basis)
             self.representation_ = representation
             self.predictors_.new_version(representation.basis)
 
@@ -262,11 +278,10 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Filed
         reason = "features are learned less accurately than epsilon_acc"
         if bound > 1.0:
             reason = "the tasks share more features than that, however accurately these are known"
-        warnings.warn(
+        warn_caller(
             f"no subspace of n_features={rules.n_features} dimensions is nearer than {nearest:.3g} to all learned "
             f"features, where {radius:.3g} was asked for: {reason}",
             RepresentationWarning,
-            stacklevel=6,
         )
 
     def _record(
@@ -282,14 +297,15 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Filed
         """Write the task into the history; nothing may fail after this."""
         grew = [outcome for outcome in outcomes if outcome.action == "grew"]
         one = outcomes[0] if len(outcomes) == 1 else None
+        bounded = one is not None and one.assessment.upper is not None and math.isfinite(one.assessment.upper)
         wanted = [outcome.labels_wanted for outcome in outcomes if outcome.labels_wanted is not None]
         event = TaskEvent(
             task=task,
             action="grew" if grew else "reused",
             met=all(outcome.met for outcome in outcomes),
-            error=error,
-            error_bound=one.assessment.upper if one else None,
-            confidence=one.confidence if one else None,
+            error=storable_error(error),
+            error_bound=one.assessment.upper if one and bounded else None,
+            confidence=one.confidence if one and bounded else None,
             labels_used=labels_used or max(outcome.labels_used for outcome in outcomes),
             labels_wanted=max(wanted) if wanted else None,
             dimension=self.representation_.dimension,
@@ -309,10 +325,16 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Filed
     # Forgetting -------------------------------------------------------------------------------------------------------
 
     def forget(self, task: Hashable = None) -> Self:
-        """Remove a task: its predictor, its event, the feature learned from it; the representation is refined anew.
+        """Remove a task: its predictor, its event, its classes, the feature learned from it.
 
-        Other tasks keep predicting. Those fitted on an earlier representation keep a reference to it, which the
-        forgotten feature helped to shape, until they are forgotten too.
+        The representation is refined again from the other features, and the prior is learned again from the other
+        tasks. If the task was the first one, the columns' origin, which was the mean of its rows, moves to the mean of
+        the other tasks. Other tasks keep predicting. A call that fails or is interrupted removes nothing.
+
+        Some traces stay. Other tasks were fitted on features, refined bases and priors while the task was known. Their
+        weights, and the old bases that they stand on, stay as they are. Only learning all other tasks again, from
+        their rows, removes these traces too. With ``representation="relu"`` the units that a task learned stay,
+        because others may stand on them; of units without biases the origin stays as well.
         """
         self._commit(lambda model: model._forget(task))
         return self
@@ -335,6 +357,23 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Filed
         self.history_ = self.history_.without(position)
         self.__dict__.pop("_cache", None)
         self._forgotten(position)
+        if not len(self.history_):
+            self._begin_anew()
+        elif self.fit_intercept and position == self.__dict__.get("_origin_task", 0):
+            self._move_origin(rules)
+            self._origin_task = None
+
+    def _begin_anew(self) -> None:
+        """Keep parameters and columns alone; the next task sets the origin."""
+        self.representation_ = self._empty(np.zeros(self.n_features_in_))
+        self.predictors_ = Predictors()
+        self.predictors_.new_version(self.representation_.basis)
+        self.history_, self._origin_task = History(), -1
+        self.__dict__.pop("_warned", None)
+
+    @abstractmethod
+    def _move_origin(self, rules: Rules) -> None:
+        """Put the origin where the tasks that are left are."""
 
     def _forgotten(self, position: int) -> None:
         """Whatever else a kind of estimator must bring up to date."""
@@ -374,6 +413,21 @@ class LifelongEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Filed
     @property
     def _n_features_out(self) -> int:
         return int(self.representation_.dimension)
+
+
+def warn_caller(message: str, category: type[Warning]) -> None:
+    """Warn about the line outside everspan that called it."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
+
+
+def storable_error(error: float) -> float:
+    """An error that a history can hold: nan, where it is not known, or a finite number."""
+    if math.isinf(error):
+        check_finite(error)
+    return error
 
 
 @cache

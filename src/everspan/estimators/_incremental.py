@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..checks import Loss, ZeroOne
 from ..learners import balanced, fit_multinomial
-from ..lifelong import refine
+from ..lifelong import Rules, refine
 from ..representation import LinearRepresentation
 from ..spread import HalfspaceSpread, Spread
 from ..tasks import Array, Rows, Table, TaskEvent
@@ -21,7 +21,7 @@ from ..threads import one_thread
 from ._base import LifelongEstimator
 from ._checked import checked_count
 from ._memory import RowMemory
-from ._predictors import Predictors
+from ._predictors import Predictors, check_finite
 from ._tables import checked_classes, checked_weight, kind_of, without_weightless
 
 
@@ -146,7 +146,7 @@ class ClassIncrementalClassifier(ClassifierMixin, LifelongEstimator):  # type: i
 
     def _checked(self, X: Any, y: Any, sample_weight: Any) -> tuple[Array, Any, Array | None]:
         """Rows that count, their labels and weights."""
-        rows = self._prepare(X)
+        rows = self._prepare_to_learn(X)
         labels, weight = self._prepare_labels(y, len(rows)), checked_weight(sample_weight, len(rows))
         return without_weightless(rows, labels, weight)
 
@@ -192,7 +192,13 @@ class ClassIncrementalClassifier(ClassifierMixin, LifelongEstimator):  # type: i
         basis = known.basis if isinstance(known, LinearRepresentation) else np.eye(rows.shape[1])
         with one_thread():
             fit = fit_multinomial(rows, codes, pool.weights(), basis, pool.aside)
+        check_finite(fit.coef, fit.intercept)
         self.coef_, self.intercept_, self.error_ = fit.coef @ fit.basis.T, fit.intercept, fit.error
+
+    def _move_origin(self, rules: Rules) -> None:
+        """Put the origin at the mean of the rows that are kept."""
+        rows = np.average(self.memory_.rows, axis=0, weights=self.memory_.counts)
+        self.representation_ = self.representation_.moved(rows)
 
     def _name(self, new: Any) -> Hashable:
         """The label that is new, or the tuple of those that are."""
@@ -258,6 +264,10 @@ class ClassIncrementalClassifier(ClassifierMixin, LifelongEstimator):  # type: i
             self.predictors_.end_task()
         self._pairs = [pair for index, pair in enumerate(self._pairs) if index not in lost]
         self.memory_, self.classes_ = kept, np.unique(kept.labels)
+        if self.fit_intercept and position == self.__dict__.get("_origin_task", 0):
+            self._move_origin(rules)
+            self._origin_task = None
+        representation = self.representation_
         centred = kept.rows - representation.origin if self.fit_intercept else kept.rows
         self._fit_classifier(centred, kept, self.classes_)
 

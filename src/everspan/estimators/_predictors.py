@@ -51,6 +51,10 @@ _ROWS = np.dtype(
         "formats": ["<i8", "<i8", "<f8", ("<f8", 2), "<f8", ("<i8", 2), ("<i4", 2), "i1"],
     }
 )
+NO_ROOM = (
+    "the fit of this task has weights that are not finite: its numbers are too large or too far apart; "
+    "scale the columns (and the target) to about unit size"
+)
 UPDATED = -3  # the version of a predictor of a task that grew and has seen more rows since
 
 
@@ -127,6 +131,12 @@ class Predictors:
         """The predictors of the task at this position of the stream."""
         return range(self._task_ends[position - 1] if position else 0, self._task_ends[position])
 
+    def mean(self, position: int) -> Array | None:
+        """The mean of the rows of the task at this position, around the origin; None where it is zero."""
+        own = self.of_task(position)
+        mean: Array | None = self._means.get(own.start) if len(own) else None
+        return mean
+
     def task_of(self, index: int) -> int:
         """The position of the task that a predictor is one of."""
         return bisect_right(self._task_ends, index, 0, self._ends.tasks)
@@ -169,7 +179,7 @@ class Predictors:
 
     def add(self, kept: Kept) -> None:
         """One more predictor."""
-        _check_finite(kept.coefficients, kept.intercept, kept.summary)
+        check_finite(kept.coefficients, kept.intercept, kept.summary)
         self._claim()
         ends, weights, numbers = self._ends, len(kept.coefficients), len(kept.summary)
         row = kept.version, kept.feature, kept.intercept, *kept.errors, kept.foreseen
@@ -182,7 +192,7 @@ class Predictors:
 
     def add_tasks(self, coefficients: Array, intercepts: Array, errors: Array, summaries: Array) -> None:
         """Tasks with one predictor each on the newest version, one a row of these arrays, and no doubt about them."""
-        _check_finite(coefficients, intercepts, summaries)
+        check_finite(coefficients, intercepts, summaries)
         self._claim()
         ends, (count, width), size = self._ends, coefficients.shape, summaries.shape[1]
         rows, order = np.zeros(count, dtype=_ROWS), np.arange(count)
@@ -213,7 +223,7 @@ class Predictors:
 
     def update(self, index: int, kept: Kept) -> None:
         """Put another predictor in the place of one."""
-        _check_finite(kept.coefficients, kept.intercept, kept.summary)
+        check_finite(kept.coefficients, kept.intercept, kept.summary)
         for version, change in ((self.at(index).version, -1), (kept.version, 1)):
             if version >= 0:
                 self._used[version] += change
@@ -324,10 +334,7 @@ def _array(values: array[float]) -> Array:
     return np.frombuffer(values, dtype=np.float64) if values else NO_SUMMARY
 
 
-def _check_finite(coefficients: Any, intercept: Any, summary: Any) -> None:
+def check_finite(*parts: Any) -> None:
     """Refuse a fit that numbers could not hold, before anything of it is kept."""
-    if not all(np.isfinite(part).all() for part in (coefficients, intercept, summary)):
-        raise ValueError(
-            "the fit of this task has weights that are not finite: its numbers are too large or too far apart; "
-            "scale the columns (and the target) to about unit size"
-        )
+    if not all(np.isfinite(part).all() for part in parts):
+        raise ValueError(NO_ROOM)

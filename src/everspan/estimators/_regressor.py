@@ -23,7 +23,7 @@ from ..tasks import Array, LabelSource, Rows, Table, TaskEvent
 from ._drift import RISK
 from ._labels import RegressionLabels
 from ._means import distinct_mean
-from ._tables import checked_weight, left_over, rows_of_tasks, without_weightless
+from ._tables import MOST, check_dtype, check_size, checked_weight, left_over, rows_of_tasks, without_weightless
 from ._together import Foreseen, StreamTogether
 
 
@@ -90,9 +90,11 @@ class LifelongRegressor(RegressorMixin, StreamTogether):  # type: ignore[misc]
     def _prepare_labels(self, y: Any, n: int) -> Any:
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
+        check_dtype("y", y)
         target = check_array(column_or_1d(y, warn=True), ensure_2d=False, dtype=np.float64, input_name="y")
         if len(target) != n:
             raise ValueError(f"X has {n} rows but y has {len(target)} numbers")
+        check_size("y", target)
         return target
 
     def _learn_rows(
@@ -113,7 +115,7 @@ class LifelongRegressor(RegressorMixin, StreamTogether):  # type: ignore[misc]
         return dtype == np.float64
 
     def _plain_targets(self, y: Any) -> tuple[NDArray[np.bool_], Array, list[Any]]:
-        return np.isfinite(y).all(axis=1) & (y.min(axis=1) < y.max(axis=1)), y, [None] * len(y)
+        return (np.abs(y) <= MOST).all(axis=1) & (y.min(axis=1) < y.max(axis=1)), y, [None] * len(y)
 
     def _measured(self, Z: Array, y: Array, fits: Fits, rules: Rules) -> tuple[Array, Array, Array, NDArray[np.bool_]]:
         found = np.empty((3, len(y)))

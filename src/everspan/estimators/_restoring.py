@@ -73,7 +73,8 @@ def _restore(model: Any, contents: Contents) -> None:
     if about["column_names"] is not None:
         model.feature_names_in_ = np.array([str(name) for name in about["column_names"]], dtype=object)
         _require(len(model.feature_names_in_) == columns, "column_names")
-    model._entropy = int(about["entropy"])
+    model._entropy, model._origin_task = int(about["entropy"]), about.get("origin_task", 0)
+    _require(model._origin_task is None or type(model._origin_task) is int, "origin_task")
     model._bases = _bases(arrays, about["versions"])
     basis = model._bases[-1]
     _require(basis is not None, "the newest basis")

@@ -95,6 +95,7 @@ def _facts_of(model: Any) -> dict[str, Any]:
         "columns": model.n_features_in_,
         "column_names": [str(name) for name in getattr(model, "feature_names_in_", ())] or None,
         "entropy": model._entropy,
+        "origin_task": model._origin_task,
         "tasks": len(model.history_),
         "representation": "relu" if relu else "linear",
         "versions": [None if basis is None else basis.shape[1] for basis in model.predictors_.bases],

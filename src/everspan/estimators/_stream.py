@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from ..empirical_bayes import learn_prior
+from ..functions import FunctionRepresentation
 from ..learners import Fit, Learner
 from ..lifelong import Outcome, Rules
 from ..names import as_name
@@ -24,6 +25,7 @@ from ._atomic import Cache
 from ._base import LifelongEstimator
 from ._checked import checked_choice
 from ._labels import Demand
+from ._origin import moved, new_origin, rough, spread_of
 from ._predictors import UPDATED, Kept
 from ._tables import checked_weight, distinct_tasks, is_missing, rows_of_tasks
 
@@ -125,13 +127,46 @@ class TaskStream(LifelongEstimator):
         common = 2 * len(self.predictors_.doubtful(2)) >= len(self.predictors_)
         summaries = [Summary(packed) for packed in self.predictors_.doubtful(1 if common else 2)]
         found = learn_prior(summaries, constant=bool(self.fit_intercept), regression=self._regression)
-        if found is None:
+        if found is None or not (np.isfinite(found.mean).all() and np.isfinite(found.precision).all()):
             return None
         return replace(found, trusted=common and foresees(self.predictors_.foreseen(), found.trusted))
 
     def _forgotten(self, position: int) -> None:
         if self.prior_ is not None:
             self.prior_ = self._learned_prior()
+
+    def _begin_anew(self) -> None:
+        super()._begin_anew()
+        self.prior_ = None
+
+    def _move_origin(self, rules: Rules) -> None:
+        """Put the origin where the tasks that are left are; what they predict stays the same."""
+        known, predictors = self.representation_, self.predictors_
+        if isinstance(known, FunctionRepresentation):
+            self.representation_ = known.moved(rough(known.origin, known.spread()))
+            return
+        kept = [(index, predictors.at(index)) for index in range(len(predictors))]
+        in_columns = {index for index, own in kept if self._of_columns(own.version, own.doubt) and len(own.summary)}
+        near = rough(known.origin, spread_of([kept[index][1].summary for index in in_columns], len(known.origin)))
+        origin = new_origin(predictors, known.origin, near, [event.labels_used for event in self.history_])
+
+        def offset(index: int, shift: Array) -> Array:
+            own = kept[index][1]
+            if index in in_columns:
+                return shift
+            on = predictors.basis(own.version) if own.version >= 0 else predictors.original(index, known)[:, None]
+            taken: Array = shift.dot(on)
+            return taken
+
+        def reads(index: int) -> Array:
+            own = kept[index][1]
+            return predictors.original(index, known) if self._on_prior(own) else self._direction(index, rules)[0]
+
+        self.predictors_ = moved(predictors, known, origin, near, offset, reads)
+        if self.prior_ is not None:
+            self.prior_ = self.prior_.shifted(origin - known.origin)
+        self.representation_ = known.moved(origin)
+        self._cache = Cache()
 
     def _summarised(self, kept: Kept, outcome: Outcome, rows: Rows, alone: bool) -> Kept:
         early = self._shares() and len(self.history_) < EARLY
@@ -261,7 +296,7 @@ class TaskStream(LifelongEstimator):
                 raise ValueError("sample_weight goes with rows, not with labels on demand")
             self._make_room(task)
             return self._learn_source(X, task)
-        rows = self._prepare(X)
+        rows = self._prepare_to_learn(X)
         labels, weight = self._prepare_labels(y, len(rows)), checked_weight(sample_weight, len(rows))
         return self._learn_or_update(rows, labels, weight, task, foreseen)
 
@@ -277,7 +312,7 @@ class TaskStream(LifelongEstimator):
         """The source, its rows and labels checked as they are drawn."""
 
         def prepare(X: Any, y: Any) -> tuple[Array, Any]:
-            rows = self._prepare(X)
+            rows = self._prepare_to_learn(X)
             return rows, self._prepare_labels(y, len(rows))
 
         return Demand(source, prepare, rules.max_labels)
@@ -286,7 +321,7 @@ class TaskStream(LifelongEstimator):
         if tasks is None:
             self._learn(X, y, None, sample_weight)
             return
-        rows = self._prepare(X)
+        rows = self._prepare_to_learn(X)
         labels, weight = self._prepare_labels(y, len(rows)), checked_weight(sample_weight, len(rows))
         for task, chosen in rows_of_tasks(tasks, len(rows)).items():
             self._learn_or_update(rows[chosen], labels[chosen], None if weight is None else weight[chosen], task)

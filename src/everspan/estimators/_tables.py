@@ -77,17 +77,55 @@ def left_over(
     )
 
 
+MOST = 1e100  # the largest number that is learned from: its square, times a weight, can still be added up
+
+
+def check_dtype(what: str, values: Any) -> None:
+    """Refuse arrays that hold no real numbers and no names."""
+    dtype = getattr(values, "dtype", None)
+    if not isinstance(dtype, np.dtype) or dtype.kind not in "mMcV":
+        return
+    if dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: {what} has the dtype {dtype}, and real numbers were expected")
+    if dtype.kind == "V":
+        raise ValueError(f"{what} has the structured dtype {dtype}: give one plain array, a column a field")
+    raise ValueError(f"{what} has the dtype {dtype}: make its dates or times numbers, or text if they are labels")
+
+
+def check_size(what: str, values: Array, columns: Any = None) -> None:
+    """Refuse numbers whose squares have no room, and say where the first one is."""
+    if max(values.max(initial=0.0), -values.min(initial=0.0)) <= MOST:
+        return
+    too_large = np.argwhere(np.abs(values) > MOST)
+    row, *column = too_large[0].tolist()
+    where = (
+        f"row {row}"
+        if not column
+        else f"row {row}, column {column[0] if columns is None else repr(columns[column[0]])}"
+    )
+    raise ValueError(
+        f"{what} has {values[tuple(too_large[0])]:.3g} in {where}: numbers to learn from may be as large as {MOST:g}; "
+        "scale or clip them"
+    )
+
+
 def checked_classes(y: Any, n: int) -> Any:
     """Labels of n rows, none missing, none a fraction."""
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
+    check_dtype("y", y)
     labels = column_or_1d(y, warn=True) if type(y) is not np.ndarray or y.ndim != 1 else y
     if len(labels) != n:
         raise ValueError(f"X has {n} rows but y has {len(labels)} labels")
+    check_dtype("y", labels)
+    if labels.dtype.kind == "S":
+        raise ValueError("the labels are bytes, and text was expected: y.astype(str) decodes them")
+    if labels.dtype == np.longdouble:
+        labels = labels.astype(np.float64)
     kind = labels.dtype.kind
     if kind == "f" and not np.isfinite(labels).all():
         raise ValueError("y contains NaN or infinity: every row needs a label")
-    if kind not in "iubSU" and not (kind == "f" and bool((labels == np.floor(labels)).all())):
+    if kind not in "iubU" and not (kind == "f" and bool((labels == np.floor(labels)).all())):
         check_classification_targets(labels)
         if kind == "O":
             missing = next((row for row, label in enumerate(labels) if label is None or label != label), None)
@@ -112,6 +150,9 @@ def checked_weight(sample_weight: Any, n: int) -> Array | None:
         raise ValueError(f"sample_weight must have one number for each of the {n} rows, not the shape {weight.shape}")
     if not np.isfinite(weight).all() or (weight < 0.0).any():
         raise ValueError("sample_weight must be finite and not negative")
+    check_size("sample_weight", weight)
+    if ((weight > 0.0) & (weight < 1.0 / MOST)).any():
+        raise ValueError(f"sample_weight must be 0 or at least {1.0 / MOST:g}: give rows that do not count weight 0")
     return None if (weight == 1.0).all() else weight
 
 
@@ -135,8 +176,8 @@ def weighed_by_class(class_weight: Any, y: Any, weight: Array | None) -> Array |
         factors = np.where(counts > 0.0, counts.sum() / (len(classes) * np.maximum(counts, 1e-300)), 1.0)
     elif isinstance(class_weight, Mapping):
         factors = np.array([float(class_weight.get(label, 1.0)) for label in classes.tolist()])
-        if not np.isfinite(factors).all() or (factors < 0.0).any():
-            raise ValueError("class_weight must be finite and not negative")
+        if not (np.isfinite(factors).all() and (factors >= 0.0).all() and (factors <= MOST).all()):
+            raise ValueError(f"class_weight must not be negative, and at most {MOST:g}")
     else:
         raise ValueError(f'class_weight must be a dict, "balanced" or None, but it is {class_weight!r}')
     return factors[codes] if weight is None else weight * factors[codes]

@@ -22,7 +22,7 @@ from ..tasks import Array, Rows, TaskEvent
 from ..threads import one_thread
 from ._means import distinct_means
 from ._stream import EARLY
-from ._tables import is_missing
+from ._tables import MOST, is_missing
 from ._updates import UpdatedStream
 
 _TOGETHER = 512  # tasks that are fitted together at most
@@ -226,7 +226,9 @@ class StreamTogether(UpdatedStream):
         room, ones = np.empty(n * d), np.ones(n)
         features, sums = np.empty((len(places), n, known.dimension)), np.empty((len(places), d))
         lengths, squares = np.empty((2, len(places)))
-        with np.errstate(over="ignore", invalid="ignore"):  # of rows that are not finite, and are not learned here
+        with np.errstate(
+            over="ignore", invalid="ignore"
+        ):  # of rows that are not finite or too large, and are not learned here
             for i, place in enumerate(places):
                 line = tasks[place][1].ravel()
                 lengths[i] = line.dot(line)  # and the rows are in the cache
@@ -237,7 +239,7 @@ class StreamTogether(UpdatedStream):
                 ones.dot(matrix, out=sums[i])
             found, distinct = distinct_means(sums, squares, float(n))
         means.update((places[i], found[i].copy()) for i in np.flatnonzero(distinct).tolist())
-        return features, np.isfinite(lengths)
+        return features, lengths <= MOST**2
 
     def _record_served(self, names: list[Hashable], block: Block, place: int) -> list[TaskEvent]:
         """Write tasks that the features serve into the history."""

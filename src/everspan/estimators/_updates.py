@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 
@@ -18,7 +17,7 @@ from ..representation import LinearRepresentation
 from ..spread import beyond_noise
 from ..tasks import Array, Rows, Table, TaskEvent
 from ..threads import one_thread
-from ._base import DriftWarning
+from ._base import DriftWarning, storable_error, warn_caller
 from ._known import evidence, known_signs
 from ._predictors import UPDATED
 from ._stream import TaskStream
@@ -206,7 +205,7 @@ class UpdatedStream(TaskStream):
             old,
             action="updated",
             met=met,
-            error=error,
+            error=storable_error(error),
             error_bound=None,
             confidence=None,
             labels_used=used,
@@ -219,11 +218,10 @@ class UpdatedStream(TaskStream):
         if self.prior_ is not None and self._shares() and _is_mark(self.history_.labels, labels):
             self.prior_ = self._learned_prior() or self.prior_
         if drift is not None:
-            warnings.warn(
+            warn_caller(
                 f"task {task!r} seems to have changed: error {drift:.3g} on new rows, where it had {old.error:.3g}; "
                 "forget it to learn it from the new rows alone",
                 DriftWarning,
-                stacklevel=5,
             )
         return event
 
