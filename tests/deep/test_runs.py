@@ -24,6 +24,8 @@ from ._runs import FAST, Stop, finished, outcome, stopped_after
         ("hlll", {"classifier_epochs": 3}),
         ("hlll", {"recipe": "best", "flip_test": False}),
         ("hlll", {"classifier_epochs": 2, "checkpoint_precision": "bf16"}),
+        ("hlll-rr", {"encoders": 1, "refine_epochs": 3, "recipe": "best", "flip_test": False}),
+        ("hlll-rr", {"encoders": 2, "refine_epochs": 3, "classifier_epochs": 2, "refine_augment": "crop:1,cutmix"}),
         ("replay", {}),
         ("finetune", {}),
         (
@@ -87,6 +89,7 @@ def test_what_a_method_learns_from_its_own_weights_is_the_same_after_a_stop(tmp_
     [
         ("hlll", {}),
         ("hlll", {"recipe": "best", "flip_test": True, "shift_test": 1}),
+        ("hlll-rr", {"encoders": 1, "refine_epochs": 12, "classifier": "kept"}),
         *((method, {}) for method in ("icarl", "wa", "bic", "replay", "finetune", "joint")),
         ("rpsnet", {"widths": (4, 8), "modules": 3, "candidates": 2, "tasks_per_path": 1, "optimiser": "adam"}),
     ],

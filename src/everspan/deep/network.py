@@ -174,6 +174,16 @@ class ExpandableNetwork(nn.Module):
         """Freeze the newest encoder: from now on its outputs stay the same, to the bit."""
         self.encoders[-1] = Frozen(self.encoders[-1])
 
+    def remove_newest(self) -> None:
+        """Remove the newest encoder, and the classifier's weights for its features."""
+        encoders = list(self.encoders)[:-1]
+        self.encoders = nn.ModuleList(encoders)
+        old = self.classifier
+        self.classifier = linear(self.feature_size, old.out_features).to(old.weight.device)
+        with torch.no_grad():
+            self.classifier.weight.copy_(old.weight[:, : self.feature_size])
+            self.classifier.bias.copy_(old.bias)
+
     def new_classifier(self) -> None:
         """Forget the classifier's weights."""
         classifier = self.classifier

@@ -1,0 +1,137 @@
+"""H-LLL with representation refinement (Sections 2.2 and 2.3): at most ``encoders`` encoders after every task.
+
+A task adds an encoder f_t beside the frozen ones, exactly as in H-LLL. When there is one encoder too many, refinement
+replaces two of them, an old encoder g and f_t, by one new encoder g'. The linear theory asks for a small subspace V'
+near every learned feature. The analogue for networks has three parts:
+
+- a linear map of g'(x) must reproduce g(x) and f_t(x) (``feature_matching``);
+- the class probabilities must stay those of the unrefined network (distillation, Hinton et al. 2015);
+- g' starts from the weights of g, so that it reproduces g before the first step.
+
+The images are those of the task and of the memory, strongly augmented and mixed. The unrefined network answers for the
+same augmented image (Beyer et al. 2022). The old encoders take turns: with two of them, each takes part in every second
+refinement, so that fewer errors accumulate.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ...scenarios import ClassTask
+from ..augment import Augmentation
+from ..network import ExpandableNetwork, Frozen, linear
+from ._base import FAST, check_amounts, check_counts, distance, setting
+from .hlll import BEST, HLLL, HLLLSettings
+
+
+@dataclass(frozen=True)
+class HLLLRRSettings(HLLLSettings):
+    """Settings of H-LLL, and of the refinement after every task."""
+
+    encoders: int = setting(2, "encoders that are kept after every task")
+    refine_epochs: int = setting(170, "epochs of a refinement")
+    refine_learning_rate: float = setting(0.1, "largest learning rate of a refinement")
+    refine_weight_decay: float = setting(5e-4, "weight decay of a refinement")
+    refine_temperature: float = setting(2.0, "temperature at which the two networks' probabilities are compared")
+    refine_memory: int = setting(1, "times that a refinement sees an old image per epoch")
+    refine_labels: float = setting(0.0, "weight of the cross-entropy with the true labels in a refinement")
+    refine_augment: str | None = setting(None, "augmentation of a refinement; none given: that of training")
+    feature_matching: float = setting(1.0, "weight of reproducing the old features by a linear map of the new ones")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_counts(self, "encoders", "refine_epochs", "refine_memory")
+        check_amounts(self, "refine_temperature", above=True)
+        check_amounts(self, "refine_learning_rate", "refine_weight_decay", "refine_labels", "feature_matching")
+
+
+class HLLLRR(HLLL):
+    """A new encoder for every task, then a refinement into a fixed number of encoders."""
+
+    name = "hlll-rr"
+    Settings = HLLLRRSettings
+    recipes = {"paper": {}, "best": BEST, "fast": BEST | FAST | {"rotation": 0.0}}  # noqa: RUF012
+    settings: HLLLRRSettings
+
+    def learn(self, task: ClassTask) -> None:
+        if not task.index:
+            self.scaffold["trainable"] = nn.ModuleList()  # the kept encoders before BatchNorm is folded
+        trained = self.network.newest
+        super().learn(task)
+        trainable = cast(nn.ModuleList, self.scaffold["trainable"])
+        if len(self.network.encoders) <= self.settings.encoders:
+            trainable.append(copy.deepcopy(trained).requires_grad_(False))
+        else:
+            self.refine(task, trainable)
+        if self.settings.start == "previous":
+            self.scaffold["previous"] = copy.deepcopy(trainable[task.index % self.settings.encoders])
+
+    def refine(self, task: ClassTask, trainable: nn.ModuleList) -> None:
+        """Replace an old encoder g and the newest one f_t by one encoder g' that knows what both know."""
+        self.place = task.index % self.settings.encoders
+        self.scaffold["unrefined"] = unrefined = copy.deepcopy(self.network).requires_grad_(False)
+        student = copy.deepcopy(trainable[self.place]).requires_grad_(True)
+        self.network.encoders[self.place] = student
+        self.network.remove_newest()
+        size = cast(int, student.feature_size)
+        self.scaffold["map"] = mapping = linear(size, size + cast(int, unrefined.newest.feature_size))
+        with torch.no_grad():
+            mapping.weight[:size], mapping.weight[size:] = torch.eye(size), 0.0  # g' is g, and knows nothing of f_t
+        mapping.to(self.engine.device)
+        if self.settings.refine_augment is not None:
+            self.engine.augmentation = Augmentation.parse(self.settings.refine_augment)
+        rows = torch.cat([torch.from_numpy(task.train), self.memory.positions().repeat(self.settings.refine_memory)])
+        trained = [*student.parameters(), *self.network.classifier.parameters(), *mapping.parameters()]
+        plan = self.settings.plan(
+            epochs=self.settings.refine_epochs,
+            learning_rate=self.settings.refine_learning_rate,
+            weight_decay=self.settings.refine_weight_decay,
+        )
+        self.engine.train(self, self.refining_loss, rows, plan, trained, fixed=unrefined.features)
+        trainable[self.place] = copy.deepcopy(student).requires_grad_(False)
+        self.network.encoders[self.place] = Frozen(student)
+        del self.scaffold["unrefined"], self.scaffold["map"]
+
+    def refining_loss(self, images: Tensor, targets: Tensor, unrefined: Tensor) -> Tensor:
+        """Distance between what the refined and the unrefined network say of the same images."""
+        teacher = cast(ExpandableNetwork, self.scaffold["unrefined"])
+        sizes = [cast(int, encoder.feature_size) for encoder in teacher.encoders]
+        *features, newest = torch.split(unrefined, sizes, dim=1)
+        with torch.no_grad():
+            wanted = teacher.classifier(unrefined).float()
+        wanted_features = [features[self.place], newest]
+        features[self.place] = self.network.encoders[self.place](images)
+        scores = self.network.classifier(torch.cat(features, dim=1)).float()
+        temperature = self.settings.refine_temperature
+        loss = temperature**2 * distance(scores, wanted, temperature)
+        if self.settings.feature_matching:
+            mapped = self.scaffold["map"](features[self.place])
+            found = torch.split(mapped, [part.shape[1] for part in wanted_features], dim=1)
+            parts = [unexplained(f, w) for f, w in zip(found, wanted_features, strict=True)]
+            loss = loss + self.settings.feature_matching * torch.stack(parts).sum()
+        if self.settings.refine_labels:
+            corrected = scores + self.settings.balanced_softmax * self.log_frequencies
+            loss = loss + self.settings.refine_labels * functional.cross_entropy(corrected, targets)
+        return loss
+
+    def stages(self, task: ClassTask) -> list[int]:
+        refined = [self.settings.refine_epochs] if task.index >= self.settings.encoders else []
+        return [*super().stages(task), *refined]
+
+    def work(self, task: ClassTask) -> float:
+        frozen = min(task.index, self.settings.encoders)
+        learned = super().work(task) * (1.0 + frozen / 7.0) / (1.0 + task.index / 7.0)
+        refined = self.settings.refine_epochs / self.settings.epochs if task.index >= self.settings.encoders else 0.0
+        return learned * (1.0 + refined)
+
+
+def unexplained(found: Tensor, wanted: Tensor) -> Tensor:
+    """The share of the features' variance over the batch that is not reproduced: 0 is perfect, 1 is the mean alone."""
+    found, wanted = found.float() - found.float().mean(dim=0), wanted.float() - wanted.float().mean(dim=0)
+    return (found - wanted).square().sum() / wanted.square().sum().clamp(min=1e-6 * wanted.numel())
