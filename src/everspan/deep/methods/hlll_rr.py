@@ -25,7 +25,7 @@ from torch.nn import functional
 
 from ...scenarios import ClassTask
 from ..augment import Augmentation
-from ..network import ExpandableNetwork, Frozen, linear
+from ..network import ExpandableNetwork, linear
 from ._base import FAST, check_amounts, check_counts, distance, setting
 from .hlll import BEST, HLLL, HLLLSettings
 
@@ -70,20 +70,20 @@ class HLLLRR(HLLL):
         else:
             self.refine(task, trainable)
         if self.settings.start == "previous":
-            self.scaffold["previous"] = copy.deepcopy(trainable[task.index % self.settings.encoders])
+            self.scaffold["previous"] = trainable[task.index % self.settings.encoders]
 
     def refine(self, task: ClassTask, trainable: nn.ModuleList) -> None:
         """Replace an old encoder g and the newest one f_t by one encoder g' that knows what both know."""
         self.place = task.index % self.settings.encoders
-        self.scaffold["unrefined"] = unrefined = copy.deepcopy(self.network).requires_grad_(False)
-        student = copy.deepcopy(trainable[self.place]).requires_grad_(True)
-        self.network.encoders[self.place] = student
-        self.network.remove_newest()
+        self.scaffold["unrefined"] = unrefined = self.network
+        self.network = unrefined.without_newest()
+        student = self.network.restart(self.place, trainable[self.place])
         size = cast(int, student.feature_size)
         self.scaffold["map"] = mapping = linear(size, size + cast(int, unrefined.newest.feature_size))
         with torch.no_grad():
             mapping.weight[:size], mapping.weight[size:] = torch.eye(size), 0.0  # g' is g, and knows nothing of f_t
         mapping.to(self.engine.device)
+        unrefined.requires_grad_(False)
         if self.settings.refine_augment is not None:
             self.engine.augmentation = Augmentation.parse(self.settings.refine_augment)
         rows = torch.cat([torch.from_numpy(task.train), self.memory.positions().repeat(self.settings.refine_memory)])
@@ -95,7 +95,7 @@ class HLLLRR(HLLL):
         )
         self.engine.train(self, self.refining_loss, rows, plan, trained, fixed=unrefined.features)
         trainable[self.place] = copy.deepcopy(student).requires_grad_(False)
-        self.network.encoders[self.place] = Frozen(student)
+        self.network.freeze(self.place)
         del self.scaffold["unrefined"], self.scaffold["map"]
 
     def refining_loss(self, images: Tensor, targets: Tensor, unrefined: Tensor) -> Tensor:
