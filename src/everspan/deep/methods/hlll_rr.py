@@ -49,6 +49,7 @@ class HLLLRRSettings(HLLLSettings):
         check_counts(self, "encoders", "refine_epochs", "refine_memory")
         check_amounts(self, "refine_temperature", above=True)
         check_amounts(self, "refine_learning_rate", "refine_weight_decay", "refine_labels", "feature_matching")
+        Augmentation.parse(self.refine_augment or "none")
 
 
 class HLLLRR(HLLL):
@@ -87,7 +88,7 @@ class HLLLRR(HLLL):
         if self.settings.refine_augment is not None:
             self.engine.augmentation = Augmentation.parse(self.settings.refine_augment)
         rows = torch.cat([torch.from_numpy(task.train), self.memory.positions().repeat(self.settings.refine_memory)])
-        trained = [*student.parameters(), *self.network.classifier.parameters(), *mapping.parameters()]
+        trained = [*student.parameters(), *self.network.classifier.parameters(), mapping.weight]
         plan = self.settings.plan(
             epochs=self.settings.refine_epochs,
             learning_rate=self.settings.refine_learning_rate,
