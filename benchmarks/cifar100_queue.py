@@ -49,11 +49,15 @@ LEAST = 120.0  # seconds that must be left for a run to be started
 GRACE = 20.0  # seconds before the end of the budget at which the runs are stopped
 
 
+def run_of(name):
+    """The run that an entry learns."""
+    return name.removeprefix(FEATURES)
+
+
 def result_of(name, arguments):
     """The file in which an entry's results end."""
-    if name.startswith(FEATURES):
-        return arguments.out / "features" / f"{name.removeprefix(FEATURES)}.json"
-    return cifar100.result_file(arguments.results, name)
+    folder = arguments.out / "features" if name.startswith(FEATURES) else arguments.results
+    return cifar100.result_file(folder, run_of(name))
 
 
 def partial_of(name, arguments):
@@ -64,7 +68,7 @@ def partial_of(name, arguments):
 def has_result(name, arguments):
     """Whether there is nothing left to do for an entry on the card."""
     measured = json.loads(REFINED.read_text()) if name.startswith(FEATURES) and REFINED.exists() else {}
-    return result_of(name, arguments).exists() or name.removeprefix(FEATURES) in measured
+    return result_of(name, arguments).exists() or run_of(name) in measured
 
 
 class Job:
@@ -73,7 +77,7 @@ class Job:
     def __init__(self, name, arguments):
         self.name, self.out = name, arguments.out
         self.result, self.partial = result_of(name, arguments), partial_of(name, arguments)
-        run = name.removeprefix(FEATURES)
+        run = run_of(name)
         self.progress, self.log = arguments.work / run / "results.json", arguments.work / f"{self.result.stem}.log"
         self.tasks_done = 0
         own = ["cifar100.py"]

@@ -73,10 +73,14 @@ def collect(name, arguments):
     columns = np.array_split(np.arange(found["weight"].shape[1]), PARTS)
     for i, own in enumerate(columns):
         part = {key: values[:, own].astype(np.float16) for key, values in found.items()}
-        np.savez(arguments.features / f"{name}.{i}.npz", **part, **small)
+        np.savez(part_file(arguments.features, name, i), **part, **small)
     kept = ("settings", "curve", "average_incremental_accuracy", "last_accuracy", "known_task", "parameters", "timing")
     facts = {key: results[key] for key in kept if key in results}
-    (arguments.features / f"{name}.json").write_text(json.dumps(facts, indent=1) + "\n")
+    cifar100.result_file(arguments.features, name).write_text(json.dumps(facts, indent=1) + "\n")
+
+
+def part_file(folder, name, part):
+    return cifar100.result_file(folder, name).with_suffix(f".{part}.npz")
 
 
 def seen(method, images):
@@ -96,7 +100,7 @@ def seen(method, images):
 
 def loaded(name, folder):
     """What ``collect`` saved, in float64."""
-    parts = [np.load(folder / f"{name}.{i}.npz") for i in range(PARTS)]
+    parts = [np.load(part_file(folder, name, i)) for i in range(PARTS)]
     wide = {key: np.hstack([part[key] for part in parts]).astype(float) for key in ("memory", "test", "weight")}
     return wide | {key: parts[0][key] for key in ("memory_labels", "test_labels", "bias")}
 
@@ -161,7 +165,7 @@ def measure(name, arguments):
                 f"{row['max_distance']:12.4f}  {row['lower_bound']:11.4f}",
                 flush=True,
             )
-    facts = json.loads((arguments.features / f"{name}.json").read_text())
+    facts = json.loads(cifar100.result_file(arguments.features, name).read_text())
     results = common.read("cifar100_refine")
     results[name] = {"measured": common.measured(np), "run": facts, "all_features": whole, "rows": rows}
     common.write("cifar100_refine", results)

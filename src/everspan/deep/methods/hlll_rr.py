@@ -83,12 +83,13 @@ class HLLLRR(HLLL):
         self.scaffold["map"] = mapping = linear(size, size + cast(int, unrefined.newest.feature_size))
         with torch.no_grad():
             mapping.weight[:size], mapping.weight[size:] = torch.eye(size), 0.0  # g' is g, and knows nothing of f_t
+        mapping.bias.requires_grad_(False)  # means are not compared
         mapping.to(self.engine.device)
         unrefined.requires_grad_(False)
         if self.settings.refine_augment is not None:
             self.engine.augmentation = Augmentation.parse(self.settings.refine_augment)
         rows = torch.cat([torch.from_numpy(task.train), self.memory.positions().repeat(self.settings.refine_memory)])
-        trained = [*student.parameters(), *self.network.classifier.parameters(), mapping.weight]
+        trained = [*student.parameters(), *self.network.classifier.parameters(), *mapping.parameters()]
         plan = self.settings.plan(
             epochs=self.settings.refine_epochs,
             learning_rate=self.settings.refine_learning_rate,
