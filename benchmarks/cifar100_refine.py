@@ -116,9 +116,11 @@ def linear_step(memory, test, weight, bias, k, method):
     W = (memory - mean).T / np.sqrt(count)  # one function a row
     refined = refine(W, k, method=method)
     B = refined.basis
-    # A combination C of the functions with W' C = B gives the coordinates of any image, not of the memory alone.
-    C = np.linalg.lstsq(W.T, B, rcond=1e-10)[0]
-    coordinates = [(values - mean) @ C for values in (memory, test)]
+    # The least combination C of the functions with W' C = B gives the coordinates of any image, in memory or not.
+    values, vectors = np.linalg.eigh(W.T @ W)
+    large = values > 1e-10 * values[-1]
+    C = W @ (vectors[:, large] / values[large]) @ (vectors[:, large].T @ B)
+    coordinates = [(part - mean) @ C for part in (memory, test)]
     scores = (mean + coordinates[1] @ (W @ B).T) @ weight.T + bias
     largest = np.sqrt((W**2).sum(axis=1).max())
     certificate = {
