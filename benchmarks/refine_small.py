@@ -1,8 +1,8 @@
 """How the refinement of hlll-rr was chosen, on small pictures.
 
 36 classes of CIFAR-100 at 16 x 16 in six tasks, 200 images a class to learn from and 50 other training images a class
-to judge on; 216 exemplars; encoders of 79 thousand weights. No test image is looked at. All runs train a new encoder for
-20 epochs with the same settings and differ in the refinement.
+to judge on; 216 exemplars; encoders of 79 thousand weights. No test image is looked at. All runs train a new encoder
+for 20 epochs with the same settings and differ in the refinement.
 
     EVERSPAN_DATA=PARENT_OF_CIFAR python benchmarks/refine_small.py
 """

@@ -40,7 +40,7 @@ class HLLLRRSettings(HLLLSettings):
     refine_weight_decay: float = setting(5e-4, "weight decay of a refinement")
     refine_temperature: float = setting(2.0, "temperature at which the two networks' probabilities are compared")
     refine_memory: int = setting(1, "times that a refinement sees an old image per epoch")
-    refine_labels: float = setting(0.0, "weight of the cross-entropy with the true labels in a refinement")
+    refine_labels: float = setting(1.0, "weight of the cross-entropy with the true labels in a refinement")
     refine_augment: str | None = setting(None, "augmentation of a refinement; none given: that of training")
     feature_matching: float = setting(1.0, "weight of reproducing the old features by a linear map of the new ones")
 
