@@ -89,6 +89,7 @@ class HLLLRR(HLLL):
         if self.settings.refine_augment is not None:
             self.engine.augmentation = Augmentation.parse(self.settings.refine_augment)
         rows = torch.cat([torch.from_numpy(task.train), self.memory.positions().repeat(self.settings.refine_memory)])
+        self.count(rows)
         trained = [*student.parameters(), *self.network.classifier.parameters(), *mapping.parameters()]
         plan = self.settings.plan(
             epochs=self.settings.refine_epochs,
