@@ -57,7 +57,11 @@ class HLLLRR(HLLL):
 
     name = "hlll-rr"
     Settings = HLLLRRSettings
-    recipes = {"paper": {}, "best": BEST, "fast": BEST | FAST | {"rotation": 0.0}}  # noqa: RUF012
+    recipes = {  # noqa: RUF012
+        "paper": {},
+        "best": BEST,
+        "fast": BEST | FAST | {"rotation": 0.0, "refine_epochs": 52},
+    }
     settings: HLLLRRSettings
 
     def learn(self, task: ClassTask) -> None:
