@@ -2,15 +2,16 @@
 
 A task adds an encoder f_t beside the frozen ones, exactly as in H-LLL. When there is one encoder too many, refinement
 replaces two of them, an old encoder g and f_t, by one new encoder g'. The linear theory asks for a small subspace V'
-near every learned feature. The analogue for networks has three parts:
+near every learned feature. The analogue for networks is a loss of three terms:
 
-- a linear map of g'(x) must reproduce g(x) and f_t(x) (``feature_matching``);
-- the class probabilities must stay those of the unrefined network (distillation, Hinton et al. 2015);
-- g' starts from the weights of g, so that it reproduces g before the first step.
+- the share of the variance of g(x) and f_t(x) that a linear map of g'(x) does not explain (``feature_matching``);
+- the distance to the class probabilities of the unrefined network (distillation, Hinton et al. 2015);
+- cross-entropy with the labels and a balanced softmax (``refine_labels``).
 
-The images are those of the task and of the memory, strongly augmented and mixed. The unrefined network answers for the
-same augmented image (Beyer et al. 2022). The old encoders take turns: with two of them, each takes part in every second
-refinement, so that fewer errors accumulate.
+g' starts from the weights of g, so that it reproduces g before the first step. The images are those of the task and of
+the memory, strongly augmented and mixed. The unrefined network answers for the same augmented image (Beyer et al.
+2022). The old encoders take turns: with two of them, each takes part in every second refinement, so that fewer errors
+accumulate.
 """
 
 from __future__ import annotations
