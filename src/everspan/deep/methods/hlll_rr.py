@@ -43,7 +43,7 @@ class HLLLRRSettings(HLLLSettings):
     refine_memory: int = setting(1, "times that a refinement sees an old image per epoch")
     refine_labels: float = setting(1.0, "weight of the cross-entropy with the true labels in a refinement")
     refine_augment: str | None = setting(None, "augmentation of a refinement; none given: that of training")
-    feature_matching: float = setting(1.0, "weight of reproducing the old features by a linear map of the new ones")
+    feature_matching: float = setting(4.0, "weight of reproducing the old features by a linear map of the new ones")
 
     def __post_init__(self) -> None:
         super().__post_init__()
