@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from everspan.deep import IncrementalModel, resolve
 from everspan.deep.memory import ExemplarMemory
-from everspan.deep.methods.hlll_rr import unexplained
+from everspan.deep.methods.hlll_rr import standardised
 from everspan.deep.network import Frozen
 from everspan.deep.runs import learn_task
 from everspan.scenarios import ClassScenario
@@ -78,8 +78,8 @@ def test_a_refinement_starts_from_what_the_old_encoder_knows(monkeypatch):
     images, unrefined = torch.rand(5, 1, 8, 8), method.scaffold["unrefined"]
     student, old = method.network.encoders[method.place], unrefined.encoders[method.place]
     torch.testing.assert_close(student(images), old(images))
-    mapped = method.scaffold["map"](student(images))
-    torch.testing.assert_close(mapped, torch.cat([old(images), torch.zeros(5, 8)], dim=1))
+    mapped = method.scaffold["map"](standardised(student(images)))
+    torch.testing.assert_close(mapped, torch.cat([standardised(old(images)), torch.zeros(5, 8)], dim=1))
     parts = torch.cat([encoder(images) for encoder in list(unrefined.encoders)[:2]], dim=1)
     known = functional.linear(parts, unrefined.classifier.weight[:, :16], unrefined.classifier.bias)
     torch.testing.assert_close(method.network(images), known)
@@ -98,21 +98,25 @@ def test_the_loss_is_the_distance_to_the_unrefined_network_in_probabilities_and_
         scores, wanted = method.network(images), unrefined(images)
         p = torch.softmax(wanted / 3.0, dim=1)
         divergence = (p * (p.log() - torch.log_softmax(scores / 3.0, dim=1))).sum(dim=1).mean()
-        mapped = method.scaffold["map"](method.network.encoders[method.place](images)).split([8, 8], dim=1)
+        own = method.network.encoders[method.place](images)
+        scale = own.var(dim=0, unbiased=False).sum().sqrt()
+        mapped = functional.linear(own, method.scaffold["map"].weight / scale).split([8, 8], dim=1)
         errors = 0.0
         for found, encoder in zip(mapped, (unrefined.encoders[method.place], unrefined.newest), strict=True):
-            gap, variance = (found - encoder(images)).var(dim=0).sum(), encoder(images).var(dim=0).sum()
-            errors += gap / variance
+            old = encoder(images)
+            gap = found - old / old.var(dim=0, unbiased=False).sum().sqrt()
+            errors += gap.var(dim=0, unbiased=False).sum()
         likelihood = torch.log_softmax(scores + method.log_frequencies, dim=1)[torch.arange(7), labels]
         expected = 9.0 * divergence + 0.7 * errors - 0.3 * likelihood.mean()
         torch.testing.assert_close(method.refining_loss(images, targets, features), expected)
 
 
-def test_unexplained_variance_is_none_of_it_for_a_copy_and_all_of_it_for_a_constant():
-    features = torch.rand(20, 5)
-    assert float(unexplained(features + 3.0, features)) < 1e-10
-    assert float(unexplained(torch.ones(20, 5), features)) == pytest.approx(1.0)
-    assert torch.isfinite(unexplained(features, torch.ones(20, 5)))  # a dead encoder
+def test_standardised_features_have_no_mean_and_a_total_variance_of_one():
+    features = torch.rand(20, 5) * torch.tensor([1.0, 10.0, 0.1, 0.0, 3.0]) + 7.0
+    found = standardised(features)
+    torch.testing.assert_close(found.mean(dim=0), torch.zeros(5), atol=1e-5, rtol=0.0)
+    assert float(found.var(dim=0, unbiased=False).sum()) == pytest.approx(1.0)
+    assert torch.equal(standardised(torch.ones(20, 5)), torch.zeros(20, 5))  # a dead encoder
 
 
 def test_only_the_refined_encoder_the_classifier_and_the_map_are_trained(monkeypatch):

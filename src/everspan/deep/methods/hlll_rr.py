@@ -43,7 +43,7 @@ class HLLLRRSettings(HLLLSettings):
     refine_memory: int = setting(1, "times that a refinement sees an old image per epoch")
     refine_labels: float = setting(1.0, "weight of the cross-entropy with the true labels in a refinement")
     refine_augment: str | None = setting(None, "augmentation of a refinement; none given: that of training")
-    feature_matching: float = setting(4.0, "weight of reproducing the old features by a linear map of the new ones")
+    feature_matching: float = setting(2.0, "weight of reproducing the old features by a linear map of the new ones")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -119,9 +119,10 @@ class HLLLRR(HLLL):
         temperature = self.settings.refine_temperature
         loss = temperature**2 * distance(scores, wanted, temperature)
         if self.settings.feature_matching:
-            mapped = self.scaffold["map"](features[self.place])
+            mapped = self.scaffold["map"](standardised(features[self.place]))
             found = torch.split(mapped, [part.shape[1] for part in wanted_features], dim=1)
-            parts = [unexplained(f, w) for f, w in zip(found, wanted_features, strict=True)]
+            pairs = zip(found, map(standardised, wanted_features), strict=True)
+            parts = [(f - w).square().sum(dim=1).mean() for f, w in pairs]
             loss = loss + self.settings.feature_matching * torch.stack(parts).sum()
         if self.settings.refine_labels:
             corrected = scores + self.settings.balanced_softmax * self.log_frequencies
@@ -139,7 +140,12 @@ class HLLLRR(HLLL):
         return learned * (1.0 + refined)
 
 
-def unexplained(found: Tensor, wanted: Tensor) -> Tensor:
-    """The share of the features' variance over the batch that is not reproduced: 0 is perfect, 1 is the mean alone."""
-    found, wanted = found.float() - found.float().mean(dim=0), wanted.float() - wanted.float().mean(dim=0)
-    return (found - wanted).square().sum() / wanted.square().sum().clamp(min=1e-6 * wanted.numel())
+def standardised(features: Tensor) -> Tensor:
+    """Features with a mean of zero and a total variance of one over the batch.
+
+    The squared error of a linear map between standardised features is the share of the variance that it leaves
+    unexplained. Its curvature is at most 2, whatever the scales of the two encoders.
+    """
+    centred = features.float() - features.float().mean(dim=0)
+    variance = centred.square().sum(dim=1).mean()
+    return centred * variance.clamp(min=1e-6 * features.shape[1]).rsqrt()  # at least: an encoder may be dead
