@@ -46,9 +46,10 @@ def refining(monkeypatch, **settings):
     return method.eval()
 
 
+@pytest.mark.parametrize("refined", ["in-turn", "all"])
 @pytest.mark.parametrize("encoders", [1, 2])
-def test_no_more_encoders_are_kept_than_asked_for(encoders):
-    method, scenario = make_method("hlll-rr", encoders=encoders, **KEPT)
+def test_no_more_encoders_are_kept_than_asked_for(encoders, refined):
+    method, scenario = make_method("hlll-rr", encoders=encoders, refined=refined, **KEPT)
     for task in scenario:
         learn_task(method, task)
         assert len(method.network.encoders) == min(task.index + 1, encoders)
@@ -73,10 +74,22 @@ def test_the_encoder_whose_turn_it_is_not_stays_to_the_bit():
     assert not torch.equal(method.network.encoders[0](images), first)
 
 
+def test_all_encoders_are_refined_where_that_is_asked_for(monkeypatch):
+    method = refining(monkeypatch, encoders=2, refined="all")
+    images, unrefined = torch.rand(5, 1, 8, 8), method.scaffold["unrefined"]
+    students = list(method.network.encoders)
+    assert not any(isinstance(student, Frozen) for student in students)
+    own = torch.cat([standardised(student(images)) for student in students], dim=1)
+    torch.testing.assert_close(method.scaffold["map"](own), torch.cat([own, torch.zeros(5, 8)], dim=1))
+    loss = method.refining_loss(images, torch.zeros(5, 6), unrefined.features(images))
+    loss.backward()
+    assert all(student.layers[0].weight.grad.abs().sum() > 0 for student in students)
+
+
 def test_a_refinement_starts_from_what_the_old_encoder_knows(monkeypatch):
     method = refining(monkeypatch, encoders=2)
     images, unrefined = torch.rand(5, 1, 8, 8), method.scaffold["unrefined"]
-    student, old = method.network.encoders[method.place], unrefined.encoders[method.place]
+    student, old = method.network.encoders[method.places[0]], unrefined.encoders[method.places[0]]
     torch.testing.assert_close(student(images), old(images))
     mapped = method.scaffold["map"](standardised(student(images)))
     torch.testing.assert_close(mapped, torch.cat([standardised(old(images)), torch.zeros(5, 8)], dim=1))
@@ -92,17 +105,17 @@ def test_the_loss_is_the_distance_to_the_unrefined_network_in_probabilities_and_
     images, labels = torch.rand(7, 1, 8, 8), torch.arange(7) % 6
     targets, unrefined = functional.one_hot(labels, 6).float(), method.scaffold["unrefined"]
     with torch.no_grad():
-        method.network.encoders[method.place].layers[0].weight.add_(0.1)
+        method.network.encoders[method.places[0]].layers[0].weight.add_(0.1)
         method.network.classifier.weight.add_(0.1 * torch.randn_like(method.network.classifier.weight))
         features = unrefined.features(images)
         scores, wanted = method.network(images), unrefined(images)
         p = torch.softmax(wanted / 3.0, dim=1)
         divergence = (p * (p.log() - torch.log_softmax(scores / 3.0, dim=1))).sum(dim=1).mean()
-        own = method.network.encoders[method.place](images)
+        own = method.network.encoders[method.places[0]](images)
         scale = own.var(dim=0, unbiased=False).sum().sqrt()
         mapped = functional.linear(own, method.scaffold["map"].weight / scale).split([8, 8], dim=1)
         errors = 0.0
-        for found, encoder in zip(mapped, (unrefined.encoders[method.place], unrefined.newest), strict=True):
+        for found, encoder in zip(mapped, (unrefined.encoders[method.places[0]], unrefined.newest), strict=True):
             old = encoder(images)
             gap = found - old / old.var(dim=0, unbiased=False).sum().sqrt()
             errors += gap.var(dim=0, unbiased=False).sum()

@@ -11,14 +11,14 @@ near every learned feature. The analogue for networks is a loss of three terms:
 g' starts from the weights of g, so that it reproduces g before the first step. The images are those of the task and of
 the memory, strongly augmented and mixed. The unrefined network answers for the same augmented image (Beyer et al.
 2022). The old encoders take turns: with two of them, each takes part in every second refinement, so that fewer errors
-accumulate.
+accumulate. With ``refined="all"``, all of them are trained in every refinement.
 """
 
 from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import cast
+from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -36,6 +36,7 @@ class HLLLRRSettings(HLLLSettings):
     """Settings of H-LLL, and of the refinement after every task."""
 
     encoders: int = setting(2, "encoders that are kept after every task")
+    refined: Literal["in-turn", "all"] = setting("in-turn", "old encoders that a refinement trains")
     refine_epochs: int = setting(170, "epochs of a refinement")
     refine_learning_rate: float = setting(0.1, "largest learning rate of a refinement")
     refine_weight_decay: float = setting(5e-4, "weight decay of a refinement")
@@ -79,12 +80,13 @@ class HLLLRR(HLLL):
             self.scaffold["previous"] = trainable[task.index % self.settings.encoders]
 
     def refine(self, task: ClassTask, trainable: nn.ModuleList) -> None:
-        """Replace an old encoder g and the newest one f_t by one encoder g' that knows what both know."""
-        self.place = task.index % self.settings.encoders
+        """Replace old encoders g and the newest one f_t by new encoders g' that know what all of these know."""
+        kept = self.settings.encoders
+        self.places = list(range(kept)) if self.settings.refined == "all" else [task.index % kept]
         self.scaffold["unrefined"] = unrefined = self.network
         self.network = unrefined.without_newest()
-        student = self.network.restart(self.place, trainable[self.place])
-        size = cast(int, student.feature_size)
+        students = [self.network.restart(place, trainable[place]) for place in self.places]
+        size = sum(cast(int, student.feature_size) for student in students)
         self.scaffold["map"] = mapping = linear(size, size + cast(int, unrefined.newest.feature_size))
         with torch.no_grad():
             mapping.weight[:size], mapping.weight[size:] = torch.eye(size), 0.0  # g' is g, and knows nothing of f_t
@@ -95,15 +97,16 @@ class HLLLRR(HLLL):
             self.engine.augmentation = Augmentation.parse(self.settings.refine_augment)
         rows = torch.cat([torch.from_numpy(task.train), self.memory.positions().repeat(self.settings.refine_memory)])
         self.count(rows)
-        trained = [*student.parameters(), *self.network.classifier.parameters(), *mapping.parameters()]
+        trained = [p for module in (*students, self.network.classifier, mapping) for p in module.parameters()]
         plan = self.settings.plan(
             epochs=self.settings.refine_epochs,
             learning_rate=self.settings.refine_learning_rate,
             weight_decay=self.settings.refine_weight_decay,
         )
         self.engine.train(self, self.refining_loss, rows, plan, trained, fixed=unrefined.features)
-        trainable[self.place] = copy.deepcopy(student).requires_grad_(False)
-        self.network.freeze(self.place)
+        for place, student in zip(self.places, students, strict=True):
+            trainable[place] = copy.deepcopy(student).requires_grad_(False)
+            self.network.freeze(place)
         del self.scaffold["unrefined"], self.scaffold["map"]
 
     def refining_loss(self, images: Tensor, targets: Tensor, unrefined: Tensor) -> Tensor:
@@ -113,14 +116,15 @@ class HLLLRR(HLLL):
         *features, newest = torch.split(unrefined, sizes, dim=1)
         with torch.no_grad():
             wanted = teacher.classifier(unrefined).float()
-        wanted_features = [features[self.place], newest]
-        features[self.place] = self.network.encoders[self.place](images)
+        wanted_features = [*(features[place] for place in self.places), newest]
+        for place in self.places:
+            features[place] = self.network.encoders[place](images)
         scores = self.network.classifier(torch.cat(features, dim=1)).float()
         temperature = self.settings.refine_temperature
         loss = temperature**2 * distance(scores, wanted, temperature)
         if self.settings.feature_matching:
-            mapped = self.scaffold["map"](standardised(features[self.place]))
-            found = torch.split(mapped, [part.shape[1] for part in wanted_features], dim=1)
+            refined = torch.cat([standardised(features[place]) for place in self.places], dim=1)
+            found = torch.split(self.scaffold["map"](refined), [part.shape[1] for part in wanted_features], dim=1)
             pairs = zip(found, map(standardised, wanted_features), strict=True)
             parts = [(f - w).square().sum(dim=1).mean() for f, w in pairs]
             loss = loss + self.settings.feature_matching * torch.stack(parts).sum()
