@@ -35,6 +35,7 @@ QUEUE = (
     ("hlll_rr-best-1993", "two encoders after every task: does refinement keep 80.0 on average and 71.0 at the end?"),
     ("hlll_rr-best-1993-encoders=1", "one encoder: 78.5 and 69.0?"),
     ("features:hlll-best-1993", "for the linear step: accuracy against certified dimensions of ten encoders' features"),
+    ("hlll_rr-best-1993-refined=all-refine_epochs=100", "both encoders learn in every refinement: is it better?"),
     ("hlll_rr-best-1994", "the second class order"),
     ("hlll_rr-best-1994-encoders=1", "the second class order"),
     ("hlll_rr-best-1995", "the third class order"),
