@@ -44,6 +44,12 @@ QUEUE = (
     ("hlll-paper-1995-start=previous", "the warm start alone, beside order 1993"),
     ("hlll-paper-1994-start=previous-auxiliary=1", "both of DER's habits, beside order 1993"),
     ("hlll-paper-1995-start=previous-auxiliary=1", "both of DER's habits, beside order 1993"),
+    ("hlll-best-1993-first=50", "50 classes at once, then tens"),
+    ("hlll_rr-best-1993-first=50", "50 classes at once, then tens"),
+    ("hlll-best-1993-increment=5", "twenty tasks of five classes"),
+    ("hlll_rr-best-1993-increment=5", "twenty tasks of five classes"),
+    ("hlll-best-2026", "an order that nobody looked at while the recipe was chosen"),
+    ("hlll-best-2027", "an order that nobody looked at while the recipe was chosen"),
 )
 
 LEAST = 120.0  # seconds that must be left for a run to be started
