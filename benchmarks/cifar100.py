@@ -1,8 +1,9 @@
 """CIFAR-100 in 10 tasks of 10 classes with 2,000 exemplars in total: the paper's second experiment (Section 5.2).
 
 A run has a name, METHOD-RECIPE-ORDER, with what is changed behind it: ``hlll-best-1993``, ``wa-strong-1994``,
-``hlll-best-1993-distillation=0``. The order is the seed of the class order; weights always start from seed 0. Every run
-leaves its results in ``results/cifar100/NAME.json``, written by the program.
+``hlll-best-1993-distillation=0``. A method's hyphen becomes an underscore: ``hlll_rr-best-1993-encoders=1``. The order
+is the seed of the class order; weights always start from seed 0. Every run leaves its results in
+``results/cifar100/NAME.json``, written by the program.
 
     python benchmarks/cifar100.py hlll-best-1993 hlll-fast-1993 --data-dir PARENT_OF_CIFAR --work RUNS
     python benchmarks/cifar100.py                      # the table of what was measured
@@ -37,11 +38,12 @@ def settings_of(name):
     """What a name stands for."""
     head, *changes = re.split(r"-(?=\w+=)", name)  # an exponent has a hyphen, too
     method, recipe, order = head.split("-")
-    given = {"method": method, "data": "cifar100", "recipe": recipe, "class_order": int(order)}
+    given = {"method": method.replace("_", "-"), "data": "cifar100", "recipe": recipe, "class_order": int(order)}
     return given, dict(change.split("=", 1) for change in changes)
 
 
-def run_one(name, arguments):
+def run_one(name, arguments, held_out=0.0):
+    """Learn a run, or what is missing of it, and write its results."""
     from everspan.deep import resolve, run
     from everspan.deep.methods import load_method
     from everspan.deep.settings import RunSettings, parse_setting
@@ -51,8 +53,8 @@ def run_one(name, arguments):
     for key, text in changes.items():
         kind = RunSettings if key in RunSettings.__dataclass_fields__ else own
         given[key] = parse_setting(kind, key, text)
-    if arguments.held_out:
-        given["held_out"] = arguments.held_out
+    if held_out:
+        given["held_out"] = held_out
     started = time.perf_counter()
     results = run(*resolve(given), arguments.work / name, data_folder=arguments.data_dir, every=120.0)
     print(
@@ -63,9 +65,14 @@ def run_one(name, arguments):
     )
     results["timing"]["runs_at_once"] = arguments.at_once
     arguments.results.mkdir(parents=True, exist_ok=True)
-    suffix = "-held-out" if arguments.held_out else ""
-    plain = re.sub(r"[^\w.-]", "_", name)  # what every file system and copier takes
-    (arguments.results / f"{plain}{suffix}.json").write_text(json.dumps(results, indent=1) + "\n")
+    result_file(arguments.results, name, held_out).write_text(json.dumps(results, indent=1) + "\n")
+    return results
+
+
+def result_file(folder, name, held_out=0.0):
+    """Where the results of a run go, under a name that every file system and copier takes."""
+    plain = re.sub(r"[^\w.-]", "_", name)
+    return folder / f"{plain}{'-held-out' if held_out else ''}.json"
 
 
 def run_together(names, arguments):
@@ -132,20 +139,25 @@ def ablation(groups):
                 line(f"{label}, one view", order, results["one_view"]["curve"], results["curve"])
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="RUN", help="METHOD-RECIPE-ORDER[-SETTING=VALUE ...]")
+def add_options(parser):
+    """Options of this script and of those that stand on it."""
     parser.add_argument("--data-dir", type=Path, help="the folder that holds cifar-100-python")
     parser.add_argument("--work", type=Path, default=Path("cifar100-runs"), help="where runs are kept")
     parser.add_argument("--results", type=Path, default=FOLDER, help="where their results go")
-    parser.add_argument("--held-out", type=float, default=0.0, help="judge on this share of the training images")
     parser.add_argument("--at-once", type=int, default=1, metavar="N", help="runs that share the card at any time")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="RUN", help="METHOD-RECIPE-ORDER[-SETTING=VALUE ...]")
+    add_options(parser)
+    parser.add_argument("--held-out", type=float, default=0.0, help="judge on this share of the training images")
     arguments = parser.parse_args()
     if arguments.at_once > 1 and len(arguments.names) > 1:
         run_together(arguments.names, arguments)
     else:
         for name in arguments.names:
-            run_one(name, arguments)
+            run_one(name, arguments, arguments.held_out)
     groups = measured(arguments.results)
     table(groups)
     ablation(groups)

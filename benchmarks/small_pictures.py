@@ -32,12 +32,12 @@ LIGHT = {"augment": "crop:2,flip,brightness,cutmix:0.5", "first_augment": None, 
 GRID = {"widths": (12, 12, 24, 24, 48, 48), "candidates": 1}  # of RPSNet
 
 
-def small_pictures():
+def small_pictures(classes=100):
     images = load_images("cifar100")
     pixels = images.train_images.reshape(-1, images.train_images.shape[1], 16, 2, 16, 2)
     pixels = pixels.mean(axis=(3, 5)).round().astype(np.uint8)
     rng, train, judged = np.random.default_rng(0), [], []
-    for label in range(images.classes):
+    for label in range(classes):
         own = rng.permutation(np.flatnonzero(images.train_labels == label))
         train.extend(own[:200])
         judged.extend(own[200:250])
@@ -45,17 +45,17 @@ def small_pictures():
     return ImageSet(pixels[train], labels[train], pixels[judged], labels[judged])
 
 
-def learn(given):
+def learn(given, classes=100):
     """A whole run on one thread, and what is kept of it."""
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         settings = resolve(PROTOCOL | given)
-        results = run(*settings, Path(folder), images=small_pictures(), every=1e9, note=lambda line: None)
+        results = run(*settings, Path(folder), images=small_pictures(classes), every=1e9, note=lambda line: None)
     kept = ("average_incremental_accuracy", "last_accuracy", "forgetting", "curve", "accuracy_matrix", "settings")
     return {key: results[key] for key in kept} | {"seconds": results["timing"]["seconds"]}
 
 
-def learn_all(file, cases, about):
+def learn_all(file, cases, about, classes=100):
     """The runs of all cases, which are settings by name; what is in the results' file already is not learned again."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=2)
@@ -63,7 +63,7 @@ def learn_all(file, cases, about):
     arguments = parser.parse_args()
     runs = {} if arguments.again else common.read(file).get("runs", {})
     with ProcessPoolExecutor(arguments.jobs) as pool:
-        waiting = {pool.submit(learn, given): name for name, given in cases.items() if name not in runs}
+        waiting = {pool.submit(learn, given, classes): name for name, given in cases.items() if name not in runs}
         for done in as_completed(waiting):
             runs[waiting[done]] = done.result()
             common.write(file, {"measured": common.measured(np, torch), "runs": runs})

@@ -92,6 +92,7 @@ def test_recipes_are_those_that_were_measured(file):
     from everspan.deep.settings import as_record
 
     method, recipe, order, *changes = file.stem.split("-")
+    method = method.replace("_", "-")
     now = as_record(*resolve({"method": method, "data": "cifar100", "recipe": recipe, "class_order": int(order)}))
     then = json.loads(file.read_text())["settings"]
     different = {name for name, value in then.items() if now[name] != value} - {"device", "precision", "recipe"}

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from everspan.deep import IncrementalModel
+from everspan.deep.checkpoint import read_checkpoint, write_checkpoint
 from everspan.deep.methods.hlll import HLLL
 from everspan.deep.runs import run
 from everspan.deep.settings import resolve
@@ -24,6 +25,9 @@ from ._runs import FAST, Stop, finished, outcome, stopped_after
         ("hlll", {"classifier_epochs": 3}),
         ("hlll", {"recipe": "best", "flip_test": False}),
         ("hlll", {"classifier_epochs": 2, "checkpoint_precision": "bf16"}),
+        ("hlll-rr", {"encoders": 1, "refine_epochs": 3, "recipe": "best", "flip_test": False}),
+        ("hlll-rr", {"encoders": 2, "refined": "all", "refine_epochs": 2, "recipe": "best", "flip_test": False}),
+        ("hlll-rr", {"encoders": 2, "refine_epochs": 3, "classifier_epochs": 2, "refine_augment": "crop:1,cutmix"}),
         ("replay", {}),
         ("finetune", {}),
         (
@@ -87,6 +91,7 @@ def test_what_a_method_learns_from_its_own_weights_is_the_same_after_a_stop(tmp_
     [
         ("hlll", {}),
         ("hlll", {"recipe": "best", "flip_test": True, "shift_test": 1}),
+        ("hlll-rr", {"encoders": 1, "refine_epochs": 12, "classifier": "kept"}),
         *((method, {}) for method in ("icarl", "wa", "bic", "replay", "finetune", "joint")),
         ("rpsnet", {"widths": (4, 8), "modules": 3, "candidates": 2, "tasks_per_path": 1, "optimiser": "adam"}),
     ],
@@ -159,6 +164,43 @@ def test_a_run_that_looks_at_several_views_also_says_what_one_gives(tmp_path, da
     assert set(several["one_view"]) == {"curve", "average_incremental_accuracy", "last_accuracy"}
     assert several["curve"] != one["curve"]
     assert "one_view" not in one
+
+
+def test_results_have_the_accuracy_with_the_task_known(tmp_path, data):
+    """Which of the task's own classes has the highest score is decided again here, from the saved model."""
+    results = finished(data, tmp_path / "run", recipe="best", flip_test=True, increment=2)
+    known = results["known_task"]
+    assert [len(row) for row in known["accuracy_matrix"]] == [1, 2, 3]
+    with np.load(data) as arrays:
+        images, labels = arrays["test_images"], arrays["test_labels"].astype(str)
+    names = np.array(results["class_order"]).astype(str)
+    probabilities = IncrementalModel.load(tmp_path / "run").predict_proba(images)
+    by_task = []
+    for start in (0, 2, 4):
+        rows = np.isin(labels, names[start : start + 2])
+        own = names[start + probabilities[rows, start : start + 2].argmax(axis=1)]
+        by_task.append(100.0 * np.mean(own == labels[rows]))
+    assert known["accuracy_matrix"][-1] == pytest.approx(by_task)
+    assert known["last_accuracy"] == known["curve"][-1] == pytest.approx(np.mean(by_task))
+    assert known["average_incremental_accuracy"] == pytest.approx(np.mean(known["curve"]))
+    assert known["curve"][0] == results["curve"][0]  # one task: knowing it says nothing
+
+
+def test_a_run_that_an_earlier_version_began_goes_on_without_the_accuracy_with_the_task_known(tmp_path, data):
+    folder = tmp_path / "run"
+    settings, own = resolve({"data": data, **FAST})
+    with pytest.raises(Stop):
+        run(settings, own, folder, every=1e9, progress=stopped_after(36), note=lambda line: None)
+    newest = max(folder.glob("checkpoint-*.safetensors"))
+    tensors, facts = read_checkpoint(newest)
+    for step in facts["steps"]:
+        del step["known_task"]
+    for file in folder.glob("checkpoint-*.safetensors"):
+        file.unlink()
+    write_checkpoint(newest, tensors, facts)
+    results = finished(data, folder)
+    assert results["tasks_done"] == 3
+    assert "known_task" not in results
 
 
 def test_another_seed_is_another_run_and_the_class_order_is_its_own_seed(tmp_path, data):

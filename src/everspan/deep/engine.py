@@ -252,19 +252,20 @@ class Engine:
             seen = [x] if one_view else views(x, self.flip_test, self.shift_test)
             return torch.stack([cast(Tensor, method(view)).float() for view in seen]).mean(dim=0)
 
-        return self._infer(method, mean_of_views, images, batch_size)
+        return self.infer(method, mean_of_views, images, batch_size)
 
     def features(self, method: nn.Module, rows: Tensor, width: int, batch_size: int = 1000) -> Tensor:
         """The method's features of training images, in float32; zeros while a run is rebuilt."""
         if self.replaying:
             return torch.zeros(len(rows), width, device=self.device)
         features = cast(Callable[[Tensor], Tensor], method.features)
-        return self._infer(method, lambda x: features(x).float(), self.images[rows.to(self.device)], batch_size)
+        return self.infer(method, lambda x: features(x).float(), self.images[rows.to(self.device)], batch_size)
 
     @torch.no_grad()
-    def _infer(
-        self, method: nn.Module, function: Callable[[Tensor], Tensor], images: Tensor, batch_size: int
+    def infer(
+        self, method: nn.Module, function: Callable[[Tensor], Tensor], images: Tensor, batch_size: int = 1000
     ) -> Tensor:
+        """A function of normalised images, applied batch by batch to images given as bytes."""
         method.eval()
         with self._autocast(), _uncompiled() if self.compile else nullcontext():
             batches = torch.split(images, batch_size)

@@ -159,20 +159,40 @@ class ExpandableNetwork(nn.Module):
 
     def grow(self, start: nn.Module | None = None) -> nn.Module:
         """Add an encoder: from scratch, or with the weights of a given one."""
+        self.encoders.append(self._made(start))
+        self._reshape(self.classifier.out_features)
+        return self.newest
+
+    def _made(self, start: nn.Module | None) -> nn.Module:
         encoder = self.factory()
         if start is not None:
             encoder.load_state_dict(start.state_dict())
-        self.encoders.append(encoder.to(self.classifier.weight.device, memory_format=torch.channels_last))  # type: ignore[call-overload]
-        self._reshape(self.classifier.out_features)
+        encoder.to(self.classifier.weight.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         return encoder
 
     def widen(self, classes: int) -> None:
         """Give the classifier outputs for so many classes; those there are keep their weights."""
         self._reshape(classes)
 
-    def freeze(self) -> None:
-        """Freeze the newest encoder: from now on its outputs stay the same, to the bit."""
-        self.encoders[-1] = Frozen(self.encoders[-1])
+    def freeze(self, place: int = -1) -> None:
+        """Freeze an encoder, by default the newest: from now on its outputs stay the same, to the bit."""
+        self.encoders[place] = Frozen(self.encoders[place])
+
+    def without_newest(self) -> ExpandableNetwork:
+        """Return a network of all encoders but the newest, which shares them, with a classifier of its own."""
+        network = ExpandableNetwork(self.factory)
+        network.encoders.extend(list(self.encoders)[:-1])
+        old = self.classifier
+        network.classifier = linear(network.feature_size, old.out_features).to(old.weight.device)
+        with torch.no_grad():
+            network.classifier.weight.copy_(old.weight[:, : network.feature_size])
+            network.classifier.bias.copy_(old.bias)
+        return network
+
+    def restart(self, place: int, start: nn.Module) -> nn.Module:
+        """Put an encoder that can be trained in the place of a frozen one, with the weights of a given encoder."""
+        self.encoders[place] = self._made(start)
+        return self.encoders[place]
 
     def new_classifier(self) -> None:
         """Forget the classifier's weights."""

@@ -128,10 +128,11 @@ def _run(
             _round(method)
         state.memory_rows = memory.rows
         seen = scenario[: task.index + 1]
-        state.correct.append(_correct(engine, method, test, test_labels, seen))
-        step = {**state.so_far(), "parameters": parameters(method), "exemplars": len(memory)}
+        correct, known_task = _correct(engine, method, test, test_labels, seen)
+        state.correct.append(correct)
+        step = {**state.so_far(), "parameters": parameters(method), "exemplars": len(memory), "known_task": known_task}
         if engine.flip_test or engine.shift_test:
-            step["by_one_view"] = _correct(engine, method, test, test_labels, seen, one_view=True)
+            step["by_one_view"], _ = _correct(engine, method, test, test_labels, seen, one_view=True)
         state.steps.append(step)
         state.spent, state.tensors = dict(NOTHING_SPENT), {}  # what was read has been taken up
         state.write(Place(task.index + 1), method, {})
@@ -242,9 +243,9 @@ def parameters(method: Method) -> int:
 
 def _correct(
     engine: Engine, method: Method, images: Tensor, labels: Tensor, seen: list[ClassTask], one_view: bool = False
-) -> list[int]:
-    """How many test images of every task seen are right, the label chosen among all classes seen."""
-    counts = []
+) -> tuple[list[int], list[int]]:
+    """Count the right test images of every task seen: among all classes seen, and among the task's own classes."""
+    among_all, among_own = [], []
     for task in seen:
         rows = torch.from_numpy(task.test).to(engine.device)
         scores = engine.scores(method, images[rows], one_view=one_view)
@@ -253,8 +254,10 @@ def _correct(
                 f"after task {len(seen)} the network's scores are no numbers any more: "
                 "a smaller --learning-rate or a longer --warmup may help"
             )
-        counts.append(int((scores.argmax(dim=1) == labels[rows]).sum()))
-    return counts
+        among_all.append(int((scores.argmax(dim=1) == labels[rows]).sum()))
+        own = scores[:, task.labels.start : task.labels.stop]
+        among_own.append(int((own.argmax(dim=1) + task.labels.start == labels[rows]).sum()))
+    return among_all, among_own
 
 
 def _results(state: State, scenario: ClassScenario, folder: Path, digest: str) -> dict[str, Any]:
@@ -271,7 +274,7 @@ def _results(state: State, scenario: ClassScenario, folder: Path, digest: str) -
         "tasks": len(scenario),
         "class_order": [scenario.images.names[c] for c in scenario.order],
         **result.to_dict(),
-        **_by_one_view(state.steps, totals),
+        **_more_figures(state.steps, totals),
         "parameters": steps[-1]["parameters"] if steps else 0,
         "parameters_per_step": [s["parameters"] for s in steps],
         "exemplars": steps[-1]["exemplars"] if steps else 0,
@@ -301,13 +304,19 @@ def _results(state: State, scenario: ClassScenario, folder: Path, digest: str) -
     return results
 
 
-def _by_one_view(steps: list[dict[str, Any]], totals: list[int]) -> dict[str, Any]:
-    """What images looked at once would have given, where a run looks at several views of each."""
-    if not steps or not all("by_one_view" in step for step in steps):
-        return {}
-    result = IncrementalResult([step["by_one_view"] for step in steps], totals)
-    names = ("curve", "average_incremental_accuracy", "last_accuracy")
-    return {"one_view": {name: getattr(result, name) for name in names}}
+def _more_figures(steps: list[dict[str, Any]], totals: list[int]) -> dict[str, Any]:
+    """The same figures with the task known, and from one view of an image where a run averages several.
+
+    Steps that an earlier version learned do not have all counts; their run then has none of these figures.
+    """
+    figures = ("curve", "average_incremental_accuracy", "last_accuracy")
+    wanted = {"known_task": ("known_task", ("accuracy_matrix", *figures)), "one_view": ("by_one_view", figures)}
+    found = {}
+    for name, (counts, kept) in wanted.items():
+        if steps and all(counts in step for step in steps):
+            result = IncrementalResult([step[counts] for step in steps], totals)
+            found[name] = {figure: getattr(result, figure) for figure in kept}
+    return found
 
 
 @contextmanager

@@ -17,7 +17,9 @@ from .methods import MethodSettings, load_method, setting
 class RunSettings:
     """All of a run but the method's own hyper-parameters."""
 
-    method: str = setting("hlll", "hlll, icarl, bic, wa, rpsnet, replay, finetune, joint, or your own as module:Class")
+    method: str = setting(
+        "hlll", "hlll, hlll-rr, icarl, bic, wa, rpsnet, replay, finetune, joint, or your own as module:Class"
+    )
     data: str = setting("digits", "digits, cifar10, cifar100, an .npz file, or a folder of pictures")
     recipe: str = setting("paper", "named hyper-parameters of the method")
     increment: int = setting(10, "classes a task")
@@ -61,6 +63,8 @@ PROFILES: dict[str, dict[str, Any]] = {
         "flip_test": False,
         "shift_test": 0,
         "classifier_epochs": 40,
+        "refine_epochs": 40,
+        "refine_weight_decay": 5e-3,
         "classifier_learning_rate": 0.5,
     },
     "cifar10": {"increment": 2, "memory_total": 2000},

@@ -23,6 +23,7 @@ NAMES = {
     "bic": "BiC",
     "finetune": "Finetune",
     "hlll": "H-LLL",
+    "hlll-rr": "H-LLL-RR",
     "icarl": "iCaRL",
     "joint": "Joint",
     "replay": "Replay",

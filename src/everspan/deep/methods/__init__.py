@@ -11,6 +11,7 @@ _HOMES = {
     "bic": "BiC",
     "finetune": "Finetune",
     "hlll": "HLLL",
+    "hlll-rr": "HLLLRR",
     "icarl": "ICaRL",
     "joint": "Joint",
     "replay": "Replay",
@@ -25,7 +26,7 @@ __all__ = ["METHODS", "Method", "MethodSettings", "load_method", "setting"]
 def load_method(name: str) -> type[Method]:
     """A method by its name here, or as ``package.module:Class`` of your own."""
     if name in _HOMES:
-        found = getattr(import_module(f".{name}", __name__), _HOMES[name])
+        found = getattr(import_module(f".{name.replace('-', '_')}", __name__), _HOMES[name])
     else:
         home, _, attribute = name.partition(":")
         if not attribute:

@@ -78,14 +78,19 @@ class HLLL(Method):
 
     def learn(self, task: ClassTask) -> None:
         rows = self.rows(task)
-        counts = torch.bincount(self.engine.labels[rows.to(self.engine.device)], minlength=task.seen)
-        self.log_frequencies.copy_((counts / counts.sum()).log())
+        self.count(rows)
         self.engine.train(self, self.loss, rows, self.settings.plan(first=not task.index), fixed=self.old_features)
         if self.settings.start == "previous":
             self.scaffold["previous"] = copy.deepcopy(self.network.newest).requires_grad_(False)
         self.network.freeze()
         if self.settings.classifier == "heated" and task.index:
             self.retrain_classifier(task)
+
+    def count(self, rows: Tensor) -> None:
+        """Take the class frequencies of balanced softmax from the images of a stage of training."""
+        labels = self.engine.labels[rows.to(self.engine.device)]
+        counts = torch.bincount(labels, minlength=len(self.log_frequencies))
+        self.log_frequencies.copy_((counts / counts.sum()).log())
 
     def old_features(self, images: Tensor) -> Tensor:
         """f_1(x), ..., f_{i-1}(x), which stay as they are."""
