@@ -1,9 +1,9 @@
 """Claim: an interrupt at any line or bytecode of everspan leaves a model in the state before or after, to the bit.
 
 KeyboardInterrupt is raised at 500 random places in every public method of every kind of model: half of them before a
-line, half before a bytecode. Afterwards everything that can be seen of the model, and everything that a file of it
-would hold, is that of a committed state: before or after the call, and for ``learn_tasks`` after some of its tasks.
-Then the method runs again without an interrupt, and the model is the one that was never interrupted.
+line, half before a bytecode. A digest covers all that a file of the model holds, its predictions and its parameters.
+After every interrupt it is the digest of the state before or after the call; ``learn_tasks`` may also stop after some
+tasks. Then the method runs again without an interrupt, and the digest is that of a model that was never interrupted.
 
     python benchmarks/interrupts.py             # all methods, 500 times each: about 8 minutes of CPU
     python benchmarks/interrupts.py --trials 20 # as in the tests
