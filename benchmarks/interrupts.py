@@ -7,7 +7,7 @@ tasks. Then the method runs again without an interrupt, and the digest is that o
 
 Measured on 2 cores (AMD EPYC), one BLAS thread, 2026-11-19; results/interrupts.json: 14,500 interrupts, no other state.
 
-    python benchmarks/interrupts.py             # all methods, 500 times each: about 8 minutes of CPU
+    python benchmarks/interrupts.py             # all methods, 500 times each: about 5 minutes of CPU
     python benchmarks/interrupts.py --trials 20 # as in the tests
 """
 
