@@ -122,7 +122,7 @@ def flat(model, tasks):
             print(f"{marks[-1]:,} tasks: {1e3 * seconds[-1]:.2f} ms each", flush=True)
     count, share = len(model.history_) - before, np.divide(seconds, yardstick)
     reused = sum(event.action == "reused" for event in model.history_[before:])
-    names = sys.getsizeof(model._places) + 28 * len(model._places)  # the table of names and its small numbers
+    names = sys.getsizeof(model.history_._index) + 28 * len(model.history_)  # the table of names and its small numbers
     parts = {
         "predictor": model.predictors_.nbytes / len(model.history_),
         "history": model.history_.nbytes / len(model.history_),

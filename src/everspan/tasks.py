@@ -187,6 +187,10 @@ class Places(Mapping[Hashable, int]):
             raise KeyError(task)
         return place
 
+    def get(self, task: Hashable, default: Any = None) -> Any:
+        place = self._history._index.get(task)
+        return default if place is None or place >= len(self._history) else place
+
     def __iter__(self) -> Iterator[Hashable]:
         return iter(self._history._tasks[: len(self._history)])
 

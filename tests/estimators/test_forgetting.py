@@ -123,6 +123,19 @@ def test_without_a_constant_the_origin_stays_zero():
     assert not model.forget(0).representation_.origin.any()
 
 
+@pytest.mark.parametrize("forgotten", [[0], [0, 5], range(12)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_that_forgot_is_saved_and_loaded_to_the_bit(kind, forgotten, tmp_path):
+    model = kind()
+    learn_all(model, offset_stream(kind, 12, 5.0, 1.0, seed=6))
+    for task in forgotten:
+        model.forget(task)
+    model.save(tmp_path / "model.everspan")
+    loaded = kind.load(tmp_path / "model.everspan")
+    assert state(loaded) == state(model)
+    assert loaded.representation_.origin.tobytes() == model.representation_.origin.tobytes()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_model_that_forgot_all_learns_like_a_new_one(kind):
     model = kind()

@@ -57,17 +57,17 @@ class Atomic(BaseEstimator):  # type: ignore[misc]
 
     def _commit(self, step: Callable[[Self], Result]) -> Result:
         """Run a step on a fork, whose state then becomes this model's; a step that fails changes nothing."""
-        with self._lock:
-            self._load_tasks()
-            before, fork = self.__dict__, self._fork()
-            try:
+        try:
+            with self._lock:
+                self._load_tasks()
+                before, fork = self.__dict__, self._fork()
                 result = step(fork)
-            except LinAlgError as error:
-                raise ValueError(NO_ROOM) from error
-            if self.__dict__ is not before:
-                raise RuntimeError("the model was changed by what it learned from (its source, learner or refiner)")
-            self.__dict__ = fork.__dict__
-            return result
+                if self.__dict__ is not before:
+                    raise RuntimeError("the model was changed by what it learned from (its source, learner or refiner)")
+                self.__dict__ = fork.__dict__
+                return result
+        except LinAlgError as error:
+            raise ValueError(NO_ROOM) from error
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, all of them or, where one is wrong, none; waits while another thread learns."""

@@ -239,7 +239,12 @@ class ClassIncrementalClassifier(ClassifierMixin, LifelongEstimator):  # type: i
         return classes[scores.argmax(axis=1)]
 
     def forget(self, task: Hashable = None) -> Self:
-        """Remove the classes of one call: their rows, every feature learned from them; the rest is fitted anew."""
+        """Remove the classes of one call: their rows, and every feature learned from them.
+
+        The other features are refined again and the classifier is fitted again to the rows that are kept. If it was the
+        first call, the columns' origin moves to the mean of these rows. A call that fails or is interrupted removes
+        nothing. Features that were learned from other classes, but refined while these were known, stay.
+        """
         return super().forget(task)
 
     def _forget(self, task: Hashable) -> None:

@@ -376,7 +376,8 @@ class TaskStream(LifelongEstimator):
         and their scores.
         """
         names, places = distinct_tasks(tasks, len(X))
-        known = np.array([self._places.get(name, -1) for name in names], dtype=np.intp)
+        positions = self._places
+        known = np.array([positions.get(name, -1) for name in names], dtype=np.intp)
         plain, coefficients, intercepts = self.predictors_.on_newest(known)
         chosen, basis = plain[places], self.predictors_.bases[-1]
         assert basis is not None

@@ -177,7 +177,7 @@ def weighed_by_class(class_weight: Any, y: Any, weight: Array | None) -> Array |
     elif isinstance(class_weight, Mapping):
         factors = np.array([float(class_weight.get(label, 1.0)) for label in classes.tolist()])
         if not (np.isfinite(factors).all() and (factors >= 0.0).all() and (factors <= MOST).all()):
-            raise ValueError(f"class_weight must not be negative, and at most {MOST:g}")
+            raise ValueError(f"class_weight must be finite, not negative and at most {MOST:g}")
     else:
         raise ValueError(f'class_weight must be a dict, "balanced" or None, but it is {class_weight!r}')
     return factors[codes] if weight is None else weight * factors[codes]
