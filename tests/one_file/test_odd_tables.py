@@ -393,3 +393,12 @@ def test_a_file_with_whole_numbers_as_classes_takes_numbers_that_were_written_ot
         learned(tmp_path, frame.assign(churn="2.5"))
     with pytest.raises(TableError, match="labels were whole numbers before, but one is too large for 64 bits"):
         learned(tmp_path, frame.assign(churn="12345678901234567890"))
+
+
+def test_a_report_takes_names_in_any_script_and_with_dollar_signs(tmp_path, capfd):
+    frame = shops(4).rename(columns={"u": "price_$_per_$unit", "v": "値段", "w": r"$\frac{$"})
+    learned(tmp_path, frame.assign(shop="$店_$" + frame["shop"]), target_column="churn", task_column="shop")
+    code, _, errors = run("report", tmp_path / "a.everspan", "--out", tmp_path / "a.html")
+    assert (code, errors) == (0, "")
+    assert "price_$_per_$unit" in (tmp_path / "a.html").read_text()
+    assert capfd.readouterr() == ("", "")
