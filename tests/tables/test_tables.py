@@ -135,6 +135,7 @@ def test_what_is_left_out_is_said(tmp_path):
             "name": [f"person {i}" for i in range(n)],
             "size": [np.inf, 1e300, *range(n - 2)],
             "code": [f"code {i % 150}" for i in range(n)],
+            "note": [f"{i % 30}" + "z" * 10_000 for i in range(n)],
             "spent": [None, *range(n - 1)],
         }
     )
@@ -146,6 +147,7 @@ def test_what_is_left_out_is_said(tmp_path):
         "left out: 'empty': is empty",
         "left out: 'when': is a date or a time",
         "left out: 'name': has more than 1,000 different texts",
+        "left out: 'note': has different texts of more than 262,144 characters",
         "'size' has 1 infinite or huge numbers: taken as missing",  # the other's row has no label
         "'code' has 150 different texts: the 100 most common count",
     ):
