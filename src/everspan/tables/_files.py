@@ -279,6 +279,8 @@ class _Errors:
         pass
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if not isinstance(error, Exception):  # also of a reader that nobody reads any more
+            return
         import pyarrow as pa
 
         odd = OSError | UnicodeDecodeError | EOFError | zlib.error | OverflowError | MemoryError
