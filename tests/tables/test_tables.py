@@ -17,7 +17,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from everspan.tables import Column, Grouped, Preparation, Scan, TableError, TableFile, _files, guess_columns
+from everspan.tables import Column, Grouped, Preparation, Scan, TableError, TableFile, _files, _grouping, guess_columns
 
 
 def customers(rows=300, tasks=12, seed=0):
@@ -298,6 +298,20 @@ def test_a_table_that_changes_while_it_is_read_is_said(tmp_path, change, memory)
     with pytest.raises(TableError, match="changed while it was read"):
         list(Grouped(table, scan, memory=memory, folder=tmp_path))
     assert list(tmp_path.iterdir()) == [tmp_path / "a.csv"]
+
+
+def test_a_table_of_more_parts_than_open_files_takes_more_passes(tmp_path, monkeypatch):
+    monkeypatch.setattr(_grouping, "_PARTS", 3)
+    customers(tasks=20).to_csv(tmp_path / "a.csv", index=False)
+    table, scan = scanned(tmp_path / "a.csv")
+    passes = []
+    all_rows = Grouped._kept_rows
+    monkeypatch.setattr(Grouped, "_kept_rows", lambda self: passes.append(1) or all_rows(self))
+    for (task, X, y), (other, X_once, y_once) in zip(Grouped(table, scan, memory=1), Grouped(table, scan), strict=True):
+        assert task == other
+        np.testing.assert_array_equal(X, X_once)
+        np.testing.assert_array_equal(y, y_once)
+    assert len(passes) == 7 + 1
 
 
 def test_a_full_disk_while_rows_are_sorted_is_said(tmp_path):
