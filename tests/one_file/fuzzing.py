@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import functools
 import gzip
 import io
 import json
 import math
 import sqlite3
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from everspan.cli import main
 from everspan.one_file import open_model
 from everspan.store import PREDICTOR, TASK
 from everspan.store import checksum as _checksum
 
+ROOT = Path(__file__).resolve().parents[2]
 CELLS = ["", "0", "1", "-1", "1e308", "-1e-320", "inf", "-inf", "NaN", "NULL", "true", "False", "yes", "no", "9" * 400]
 CELLS += [
     "2024-01-01",
@@ -94,6 +102,148 @@ def damaged(rng, content):
     if kind == 2:
         return content[:place] + rng.bytes(int(rng.integers(1, 50))) + content[place:]
     return content[:place] + content[max(0, place - 100) :]
+
+
+@functools.cache
+def sound_table(kind, compression):
+    """A table of many types in a binary format, as bytes."""
+    rng, rows = np.random.default_rng(0), 200
+    text = [["a", "b", None][i % 3] for i in range(rows)]
+    columns = {
+        "task": [f"t{i % 4}" for i in range(rows)],
+        "x": rng.normal(size=rows),
+        "text": pa.array(text),
+        "large": pa.array(text, pa.large_string()),
+        "kind": pa.array(text).dictionary_encode(),
+        "flag": [i % 2 == 0 for i in range(rows)],
+        "list": [[1, 2]] * rows,
+        "day": pa.array(np.arange(rows, dtype=np.int32), pa.date32()),
+        "id": np.arange(rows) + 2**60,
+        "price": pa.array(np.arange(rows) % 7).cast(pa.decimal128(21, 2)),
+    }
+    if kind != "parquet":
+        columns["view"] = pa.array(["some longer text" * (i % 3) for i in range(rows)], pa.string_view())
+    table = pa.table(columns | {"target": rng.integers(0, 2, rows)})
+    sink = io.BytesIO()
+    if kind == "parquet":
+        pq.write_table(table, sink, row_group_size=64, compression=compression or "none")
+        return sink.getvalue()
+    write = pa.ipc.new_file if kind == "arrow" else pa.ipc.new_stream
+    with write(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
+        writer.write_table(table, max_chunksize=64)
+    return sink.getvalue()
+
+
+def strange_table(seed):
+    """A damaged Arrow or Parquet file: bytes flipped, cut, doubled or put in, or numbers set to what sizes may be."""
+    rng = np.random.default_rng(seed)
+    kind = ("arrow", "stream", "parquet")[seed % 3]
+    content = sound_table(kind, (None, "lz4", "zstd")[int(rng.integers(3))])
+    if rng.random() < 0.4:
+        return damaged(rng, content)
+    changed = bytearray(content)
+    for _ in range(int(rng.integers(1, 6))):
+        width = int(rng.choice([1, 2, 4, 8]))
+        place = int(rng.integers(len(content) - 8))
+        value = int(rng.choice([0, 1, 2**7 - 1, 2**8 - 1, 2**15, 2**31 - 1, 2**32 - 1, 2**40, 2**62, 2**63 - 1]))
+        changed[place : place + width] = (value % 2 ** (8 * width)).to_bytes(width, "little")
+    return bytes(changed)
+
+
+def _small_table(**columns):
+    rows = 2000
+    names, x = [f"t{i % 4}" for i in range(rows)], np.random.default_rng(0).normal(size=rows)
+    return pa.table({"task": names, "target": np.arange(rows) % 2, "x": x} | columns)
+
+
+def _same_texts(*texts):
+    return pa.DictionaryArray.from_arrays(np.arange(2000) % len(texts), texts)
+
+
+def _long_texts_in(kind):
+    table = _small_table(text=_same_texts("long text " * 100_000, "longer text " * 100_000))
+    sink = io.BytesIO()
+    if kind == "parquet":
+        pq.write_table(table, sink, compression="zstd")
+        return sink.getvalue()
+    with pa.ipc.new_file(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def _many_long_texts():
+    sink = io.BytesIO()
+    texts = _same_texts(*(f"{i}" + "z" * 1700 for i in range(20)))
+    pq.write_table(_small_table(**{f"c{i}": texts for i in range(200)}), sink, compression="zstd")
+    return sink.getvalue()
+
+
+def _claimed_terabyte():
+    content = bytearray(sound_table("stream", "zstd"))
+    messages = pa.ipc.MessageReader.open_stream(bytes(content))
+    *_, last = (bytes(message.body) for message in messages if message.body is not None and message.body.size)
+    place = content.index(last)
+    content[place : place + 8] = (2**40).to_bytes(8, "little")
+    return bytes(content)
+
+
+# Small files that are large in memory.
+BOMBS = {
+    "a compressed buffer that claims a terabyte": _claimed_terabyte,
+    "a gzipped line without an end": lambda: gzip.compress(b"a," * (1 << 26)),
+    "200 columns of long texts in a Parquet file": _many_long_texts,
+    "a text of a megabyte in every row of an Arrow file": lambda: _long_texts_in("arrow"),
+    "a text of a megabyte in every row of a Parquet file": lambda: _long_texts_in("parquet"),
+}
+
+
+def bomb(place):
+    return list(BOMBS.values())[place]()
+
+
+class Strange:
+    """Files one after another in a process of their own, which is started again if one of them ends it."""
+
+    PROGRAM = """
+import json, resource, sys, tempfile, time
+from pathlib import Path
+from tests.one_file import fuzzing
+limit = 16 << 30
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+content = {content}
+for i in range(int(sys.argv[1]), int(sys.argv[2])):
+    with tempfile.TemporaryDirectory() as folder:
+        started = time.perf_counter()
+        print(json.dumps({{"file": i}}), flush=True)
+        code = fuzzing.check_table(Path(folder), content(i))
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        print(json.dumps({{"code": code, "seconds": time.perf_counter() - started, "peak": peak}}), flush=True)
+"""
+
+    def __init__(self, content, first, last, progress=lambda done: None):
+        self.codes, self.crashed, self.slowest, self.peak = collections.Counter(), {}, 0.0, 0
+        while first < last:
+            program = [sys.executable, "-c", self.PROGRAM.format(content=content), str(first), str(last)]
+            with subprocess.Popen(program, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+                for line in map(json.loads, process.stdout):
+                    first = line.get("file", first)
+                    if "code" in line:
+                        self.codes[line["code"]] += 1
+                        self.slowest, self.peak = max(self.slowest, line["seconds"]), max(self.peak, line["peak"])
+                        first += 1
+                        progress(first)
+                errors = process.stderr.read().decode(errors="replace")
+            if process.returncode:
+                self.crashed[first] = (process.returncode, errors[-2000:])
+                first += 1
+
+    def figures(self):
+        return {
+            "by exit code": dict(sorted(self.codes.items())),
+            "crashed": {file: code for file, (code, _) in self.crashed.items()},
+            "slowest, s": self.slowest,
+            "peak of the process, MB": self.peak / 1e6,
+        }
 
 
 def run(*arguments):

@@ -8,7 +8,7 @@ import pytest
 
 from everspan.one_file import learn
 
-from .fuzzing import check_store, check_table, hostile_table, run, wide_table
+from .fuzzing import BOMBS, Strange, check_store, check_table, hostile_table, run, wide_table
 from .test_one_file import shops
 
 
@@ -17,6 +17,24 @@ def test_hostile_tables(tmp_path, part):
     codes = [check_table(tmp_path, hostile_table(np.random.default_rng(1000 * part + i))) for i in range(75)]
     assert codes.count(2) > 20
     assert codes.count(0) > 5, "some of them are fine"
+
+
+def test_damaged_arrow_and_parquet_files_are_one_line_and_end_no_process():
+    """A thousand of them are in benchmarks/strange_tables.py."""
+    done = Strange("fuzzing.strange_table", 0, 60)
+    assert done.crashed == {}
+    assert done.codes[2] > 20
+    assert done.codes[0] > 5, "some of them are fine"
+    assert done.peak < 1e9
+
+
+def test_a_small_file_that_is_large_in_memory_takes_little_of_it():
+    """Two gigabytes of texts in a Parquet file of some kilobytes; others are in benchmarks/strange_tables.py."""
+    place = list(BOMBS).index("a text of a megabyte in every row of a Parquet file")
+    done = Strange("fuzzing.bomb", place, place + 1)
+    assert done.crashed == {}
+    assert done.codes == {0: 1}
+    assert done.peak < 1e9
 
 
 def test_very_many_columns(tmp_path):

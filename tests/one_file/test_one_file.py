@@ -135,7 +135,7 @@ def test_a_task_that_cannot_be_learned_does_not_stop_the_others(shop, tmp_path):
     with pytest.raises(TableError, match="column 'kind': 'perhaps' is not a number, as labels were before"):
         learn(tmp_path / "k.everspan", tmp_path / "text.csv")
     more.assign(kind=0.5).to_csv(tmp_path / "text.csv", index=False)
-    with pytest.raises(TableError, match=r"labels were whole numbers before, but 0\.5 is none"):
+    with pytest.raises(TableError, match=r"labels were whole numbers before, but 0\.5 is not whole"):
         learn(tmp_path / "k.everspan", tmp_path / "text.csv")
     done = learn(tmp_path / "k.everspan", tmp_path / "k.csv")
     assert list(done.failed) == ["s4"]

@@ -17,7 +17,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from everspan.tables import Column, Grouped, Preparation, Scan, TableError, TableFile, _files, guess_columns
+from everspan.tables import Column, Grouped, Preparation, Scan, TableError, TableFile, _files, _grouping, guess_columns
 
 
 def customers(rows=300, tasks=12, seed=0):
@@ -135,6 +135,7 @@ def test_what_is_left_out_is_said(tmp_path):
             "name": [f"person {i}" for i in range(n)],
             "size": [np.inf, 1e300, *range(n - 2)],
             "code": [f"code {i % 150}" for i in range(n)],
+            "note": [f"{i % 30}" + "z" * 10_000 for i in range(n)],
             "spent": [None, *range(n - 1)],
         }
     )
@@ -146,6 +147,7 @@ def test_what_is_left_out_is_said(tmp_path):
         "left out: 'empty': is empty",
         "left out: 'when': is a date or a time",
         "left out: 'name': has more than 1,000 different texts",
+        "left out: 'note': has different texts of more than 262,144 characters",
         "'size' has 1 infinite or huge numbers: taken as missing",  # the other's row has no label
         "'code' has 150 different texts: the 100 most common count",
     ):
@@ -296,6 +298,20 @@ def test_a_table_that_changes_while_it_is_read_is_said(tmp_path, change, memory)
     with pytest.raises(TableError, match="changed while it was read"):
         list(Grouped(table, scan, memory=memory, folder=tmp_path))
     assert list(tmp_path.iterdir()) == [tmp_path / "a.csv"]
+
+
+def test_a_table_of_more_parts_than_open_files_takes_more_passes(tmp_path, monkeypatch):
+    monkeypatch.setattr(_grouping, "_PARTS", 3)
+    customers(tasks=20).to_csv(tmp_path / "a.csv", index=False)
+    table, scan = scanned(tmp_path / "a.csv")
+    passes = []
+    all_rows = Grouped._kept_rows
+    monkeypatch.setattr(Grouped, "_kept_rows", lambda self: passes.append(1) or all_rows(self))
+    for (task, X, y), (other, X_once, y_once) in zip(Grouped(table, scan, memory=1), Grouped(table, scan), strict=True):
+        assert task == other
+        np.testing.assert_array_equal(X, X_once)
+        np.testing.assert_array_equal(y, y_once)
+    assert len(passes) == 7 + 1
 
 
 def test_a_full_disk_while_rows_are_sorted_is_said(tmp_path):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..metrics import IncrementalResult
-from ..reports import COLORS, Page, house_style, new_figure, save_figure
+from ..reports import COLORS, Page, house_style, new_figure, plain, save_figure
 
 _SAID = 2  # settings that a label says, where there are many more
 _LINES = ("-", "--", "-.", ":")
@@ -186,7 +186,7 @@ def draw(groups: dict[str, list[dict[str, Any]]], columns: int = 2) -> Any:
             length = min(len(run["curve"]) for run in runs)
             curves = np.array([run["curve"][:length] for run in runs])
             classes, mean = _classes_seen(runs[0])[:length], curves.mean(axis=0)
-            left.plot(classes, mean, color=color, ls=line, marker="o", ms=3.5, lw=1.8, label=label)
+            left.plot(classes, mean, color=color, ls=line, marker="o", ms=3.5, lw=1.8, label=plain(label))
             if len(runs) > 1:
                 error = 2.0 * curves.std(axis=0, ddof=1) / math.sqrt(len(runs))
                 left.fill_between(classes, mean - error, mean + error, color=color, alpha=0.15, lw=0)
@@ -205,7 +205,7 @@ def draw(groups: dict[str, list[dict[str, Any]]], columns: int = 2) -> Any:
         label, run = next((label, runs[0]) for label, runs in groups.items())
         _by_task(right, run)
         ticks = _classes_seen(run)
-        title = textwrap.fill(f"Accuracy by task, {label} (%)", 46)
+        title = plain(textwrap.fill(f"Accuracy by task, {label} (%)", 46))
         right.set(title=title, xlabel="classes seen", xticks=ticks[:: -(-len(ticks) // 10)])
     return figure
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..reports import COLORS, Page, house_style, new_figure
+from ..reports import COLORS, Page, house_style, new_figure, plain
 from ..representation import LinearRepresentation
 from ..store import StaleError
 from ._exporting import _names
@@ -182,7 +182,7 @@ def _heat(figure: Any, axis: Any, title: str, values: Any, across: list[str], do
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= 22 else f"{name[:19]}..."
+    return plain(name if len(name) <= 22 else f"{name[:19]}...")
 
 
 def _caption(features: Any, alike: Any) -> str:

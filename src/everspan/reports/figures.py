@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +36,47 @@ _STYLE: dict[Any, Any] = {
 }
 
 
-def house_style() -> AbstractContextManager[None]:
-    """The context to build a figure in."""
+# Fonts for scripts that matplotlib's own font lacks; those that are installed are used.
+_FALLBACKS: tuple[str, ...] = (
+    "Noto Sans",
+    "Noto Sans CJK JP",
+    "Noto Sans CJK SC",
+    "Noto Sans CJK KR",
+    "Source Han Sans",
+)
+_FALLBACKS += ("WenQuanYi Zen Hei", "WenQuanYi Micro Hei", "Droid Sans Fallback", "Hiragino Sans", "PingFang SC")
+_FALLBACKS += ("Apple SD Gothic Neo", "Yu Gothic", "Microsoft YaHei", "Malgun Gothic", "Arial Unicode MS")
+_FALLBACKS += ("Noto Sans Arabic", "Noto Sans Devanagari", "Noto Sans Thai", "Noto Emoji", "Unifont")
+
+
+@contextmanager
+def house_style() -> Iterator[None]:
+    """The context to build and to save a figure in. A character that no font has is drawn as a box, without a word."""
     from matplotlib import rc_context
 
-    return rc_context(_STYLE)
+    with warnings.catch_warnings(), rc_context(_STYLE | {"font.family": _families()}):
+        warnings.filterwarnings("ignore", "Glyph .* missing from|Matplotlib currently does not support")
+        yield
+
+
+@cache
+def _families() -> list[str]:
+    from matplotlib.font_manager import fontManager
+
+    installed = {font.name for font in fontManager.ttflist}
+    return ["sans-serif", *(name for name in _FALLBACKS if name in installed)]
+
+
+def plain(text: str) -> str:
+    r"""Text of users for a figure, where every character stands for itself: a dollar sign begins no formula.
+
+    Examples
+    --------
+    >>> from everspan.reports import plain
+    >>> print(plain("price_$_per_$unit"))
+    price_\$_per_\$unit
+    """
+    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text).replace("$", r"\$")
 
 
 def new_figure(columns: int, *, width: float = 10.0, height: float = 4.0, rows: int = 1) -> tuple[Any, list[Any]]:

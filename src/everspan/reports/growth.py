@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..tasks import History
-from .figures import COLORS, house_style, new_figure
+from .figures import COLORS, house_style, new_figure, plain
 
 
 def growth_figure(history: History, *, epsilon: float | None = None, title: str = "Growth") -> Any:
@@ -32,7 +32,7 @@ def growth_figure(history: History, *, epsilon: float | None = None, title: str 
         learned, dimension = ([getattr(event, name) for event in events] for name in ("features_learned", "dimension"))
         left.step(positions, learned, where="mid", color=COLORS["orange"], label="features learned")
         left.step(positions, dimension, where="mid", color=COLORS["blue"], lw=2, label="dimensions kept")
-        left.set(title=title, xlabel="tasks", ylim=(0, 1.08 * max([1, *learned])))
+        left.set(title=plain(title), xlabel="tasks", ylim=(0, 1.08 * max([1, *learned])))
         left.yaxis.get_major_locator().set_params(integer=True)
         left.legend(loc="lower right")
         for action, color, marker in (("grew", "orange", "^"), ("reused", "blue", "o")):

@@ -253,7 +253,7 @@ def _row_sizes(batch: Any) -> NDArray[np.int64]:
         if pa.types.is_dictionary(values.type):
             values, place = values.dictionary, values.indices.fill_null(0)
         if _kind_of(values.type) != TEXT:
-            sizes += 8
+            sizes += max(8, values.nbytes // max(1, len(values)))
             continue
         if pa.types.is_string_view(values.type):
             values = values.cast(pa.large_string())
@@ -279,6 +279,8 @@ class _Errors:
         pass
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if not isinstance(error, Exception):  # also of a reader that nobody reads any more
+            return
         import pyarrow as pa
 
         odd = OSError | UnicodeDecodeError | EOFError | zlib.error | OverflowError | MemoryError

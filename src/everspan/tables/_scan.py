@@ -14,6 +14,7 @@ from ._columns import EXACT, INTEGER, Column, Preparation, quoted, try_numbers, 
 from ._files import BOOLEAN, DATE, NUMBER, TEXT, TableError, TableFile, columns_of
 
 MOST_VALUES = 1000  # different texts from which a column is taken for names
+MOST_TEXT = 1 << 18  # characters of different texts, likewise
 MOST_NUMBERS = 100  # of a text column: the values that occur most often have a number each
 MOST_CLASSES = 20  # different whole numbers that are taken for classes
 _TASKS = {"task", "customer", "tenant", "user", "client", "account", "sensor", "device", "machine", "school", "store"}
@@ -75,7 +76,8 @@ class _Found:
     infinite: int = 0
     mean: float = 0.0
     squares: float = 0.0  # sum of squared distances from the mean
-    values: Counter[str] | None = field(default_factory=Counter)  # None: too many
+    values: Counter[str] | None = field(default_factory=Counter)  # None: too many, or too long
+    characters: int = 0  # of these values
     numeric: int = 0  # texts that are numbers, while most are
     odd: str | None = None  # the first that is not
 
@@ -91,8 +93,9 @@ class _Found:
         if self.values is not None:
             for entry in pc.value_counts(values.cast("string")).to_pylist():
                 if entry["values"] is not None:
+                    self.characters += 0 if entry["values"] in self.values else len(entry["values"])
                     self.values[entry["values"]] += entry["counts"]
-            if len(self.values) > MOST_VALUES:
+            if len(self.values) > MOST_VALUES or self.characters > MOST_TEXT:
                 self.values = None
         self._look_for_odd(values, numbers is not None)
         if self.target:
@@ -134,6 +137,13 @@ class _Found:
         change = mean - self.mean
         self.squares += float(np.square(known - mean).sum()) + change * change * before * count / (before + count)
         self.mean += change * count / (before + count)
+
+    @property
+    def too_many(self) -> str:
+        """Why its values are not kept."""
+        if self.characters > MOST_TEXT:
+            return f"has different texts of more than {MOST_TEXT:,} characters"
+        return f"has more than {MOST_VALUES:,} different texts"
 
     def kind(self) -> str:
         return NUMBER if self.numbers else BOOLEAN if self.truth else TEXT
@@ -277,7 +287,7 @@ class Scan:
                     f"{found.odd!r:.40}; empty cells in its place would leave a column of numbers"
                 )
             if found.values is None:
-                left_out.setdefault(f"has more than {MOST_VALUES:,} different texts", []).append(name)
+                left_out.setdefault(found.too_many, []).append(name)
                 return None
             if len(found.values) == 1 and not missing:
                 left_out.setdefault("is always the same", []).append(name)
@@ -323,7 +333,7 @@ def _target_of(name: str, found: _Found, kind: str | None) -> Any:
         return NUMBER
     if held != NUMBER:
         if found.values is None:
-            raise TableError(f"column {name!r} has more than {MOST_VALUES:,} different texts: too many for classes")
+            raise TableError(f"column {name!r} {found.too_many}: too many for classes")
         plain = {value.strip().lower() for value in found.values} <= {"true", "false"}
         return BOOLEAN if held == BOOLEAN and plain else TEXT  # who says yes and no is answered with yes and no
     classes = found.exact and not found.padded
