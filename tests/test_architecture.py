@@ -93,7 +93,14 @@ def test_nothing_imports_the_command_line_but_its_entry():
 
 def test_the_reader_of_imports_sees_them_all():
     """The check above would be empty if imports were not found."""
-    assert imported_parts(Path("cli.py")) == {"deep", "experiments", "file_commands", "scenarios", "streams"}
+    assert imported_parts(Path("cli.py")) == {
+        "deep",
+        "experiments",
+        "file_commands",
+        "scenarios",
+        "streams",
+        "untrusted",
+    }
     assert imported_parts(Path("experiments/demo.py")) == {"experiments", "refinement", "reports"}
 
 

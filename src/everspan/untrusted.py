@@ -98,10 +98,10 @@ def is_text(value: Any) -> bool:
     return isinstance(value, str) and len(value) <= 4096 and not any("\ud800" <= c <= "\udfff" for c in value)
 
 
-def is_setting(value: Any) -> bool:
+def is_setting(value: Any, depth: int = 4) -> bool:
     """Whether a value is a plain one: None, a truth value, a finite number, a text, or a list of those."""
     if isinstance(value, list):
-        return len(value) <= 100_000 and all(not isinstance(part, list) and is_setting(part) for part in value)
+        return depth > 0 and all(is_setting(part, depth - 1) for part in value)
     return value is None or is_text(value) or (isinstance(value, int | float) and abs(value) < 1e308)
 
 
