@@ -316,7 +316,7 @@ def _predict(options: argparse.Namespace) -> int:
             probabilities = model.predict_proba(read_picture(path, channels=model.shape[2])[None])[0]
         except ValueError as error:  # the others are predicted all the same
             failed, named = failed + 1, "" if str(error).startswith(str(path)) else f"{path}: "
-            print(f"everspan predict: {named}{error}", file=sys.stderr)
+            print(escaped(f"everspan predict: {named}{error}"), file=sys.stderr)
             continue
         best = int(np.argmax(probabilities))
         lines.append([str(path), str(model.names[best]), f"{probabilities[best]:.4f}"])

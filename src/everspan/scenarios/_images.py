@@ -9,7 +9,8 @@ import tarfile
 import urllib.request
 import warnings
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -176,8 +177,7 @@ def read_picture(path: Path, channels: int | None = None) -> Any:
 
     try:
         content = io.BytesIO(read_whole(path, MOST_PICTURE_BYTES))
-        with warnings.catch_warnings(), Image.open(content, formats=FORMATS) as picture:
-            warnings.simplefilter("ignore")  # what is odd about a picture that can be read all the same
+        with _quiet(), Image.open(content, formats=FORMATS) as picture:
             wrong = _unreadable(picture)
             if wrong is None:
                 grey = picture.mode in ("1", "L", "LA") if channels is None else channels == 1
@@ -189,6 +189,28 @@ def read_picture(path: Path, channels: int | None = None) -> Any:
     if wrong is not None:
         raise ValueError(f"{path} {wrong}")
     return pixels[..., None] if pixels.ndim == 2 else pixels
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Say nothing about a picture that is odd and can be read all the same, or cannot be read, which we say.
+
+    libtiff prints to the process's standard error, where no setting of Python's reaches.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            before, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+        except OSError:  # standard error was closed: nothing is said there
+            yield
+            return
+        try:
+            os.dup2(nowhere, 2)
+            yield
+        finally:
+            os.dup2(before, 2)
+            os.close(before)
+            os.close(nowhere)
 
 
 def _unreadable(picture: Any) -> str | None:
