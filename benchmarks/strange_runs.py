@@ -31,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 import PIL
 import torch
+
 from tests.deep import strangers
 
 COUNTS = {"folders": 1000, "pictures": 500, "pickles": 100, "npz": 300}

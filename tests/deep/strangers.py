@@ -547,15 +547,33 @@ def _content(dtype, shape=b"(I1\nI3072\nt", content=b"U\x08" + b"\x41" * 8):
     return _ARRAY + b"(I1\n" + shape + dtype + b"I00\n" + content + b"tb"
 
 
+def _forged_pointer():
+    """An array whose eight bytes of content are said to be an object: to look at it ended the process."""
+
+    def text(content):
+        return b"X" + struct.pack("<I", len(content)) + content
+
+    def dtype(code):
+        return b"cnumpy\ndtype\n(" + text(code) + b"I0\nI1\ntR"
+
+    fields = b"}" + text(b"a") + b"(" + dtype(b"O8") + b"I0\nts"
+    state = b"(I3\n" + text(b"|") + b"N(" + text(b"a") + b"t" + fields + b"I8\nI1\nI0\ntb"
+    array = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I0\nt" + text(b"b") + b"tR"
+    content = b"(I1\n(I1\nt" + dtype(b"V8") + state + b"I00\nC\x08" + b"A" * 8 + b"tb"
+    return b"\x80\x02}" + text(b"data") + array + content + b"s."
+
+
 def odd_pickles_by_hand():
     """Pickles that a clever stranger would send, by what they try."""
     objects = b"cnumpy\ndtype\n(U\x02O8I0\nI1\ntR(I3\nU\x01|NNNI-1\nI-1\nI63\ntb"
     as_bytes = b"cnumpy\ndtype\n(U\x02u1I0\nI1\ntR(I4\nU\x01|(U\x02u1" + objects + b"tNNI8\nI1\nI63\ntb"
+    pointer = _forged_pointer()
     fields = b"cnumpy\ndtype\n(U\x02V8I0\nI1\ntR(I3\nU\x01|N(U\x01at}U\x01a(" + objects + b"I0\ntsI8\nI1\nI27\ntb"
     return {
         "objects": _batch(_content(objects)),
         "bytes that say they are objects": _batch(_content(as_bytes)),
         "a field of objects": _batch(_content(fields)),
+        "a pointer": pointer,
         "objects by name": _batch(_content(b"cnumpy\ndtype\n(U\x01OI0\nI1\ntR")),
         "texts of gigabytes": _batch(_content(b"cnumpy\ndtype\n(U\x0aU536870911I0\nI1\ntR")),
         "a shape of terabytes": _batch(_content(_DTYPE, b"(L1099511627776L\nI3072\nt")),

@@ -1,9 +1,9 @@
 """Read CIFAR's official files, which are pickles, without unpickling them.
 
-A pickle is a program for a small stack machine, and Python's own machine makes whatever the program names: functions
-are called, arrays get forged pointers, and a memo of two numbers takes gigabytes. The machine here knows the few
-instructions that dictionaries, lists, texts, numbers and arrays of bytes or integers need. Nothing is imported, nothing
-is called, and every object holds no more than the file does.
+A pickle is a program for a small stack machine. Python's own machine does whatever the program says: it calls
+functions, makes arrays with forged pointers, and takes gigabytes for a memo of one entry. The machine here knows the
+few instructions that dictionaries, lists, texts, numbers and arrays of integers need. Nothing is imported, nothing is
+called, and no object holds more than the file does.
 """
 
 from __future__ import annotations
