@@ -28,6 +28,7 @@ from everspan.deep.checkpoint import read_checkpoint, write_checkpoint
 from everspan.deep.runs import run as learn
 from everspan.deep.settings import resolve
 from everspan.scenarios import load_images
+from everspan.untrusted import read_whole
 from tests.one_file.fuzzing import damaged
 
 from ._common import GRID, image_set
@@ -234,7 +235,9 @@ def odd_run(rng, whole, folder):
         elif kind == 2:
             replaced(rng, file)
         elif kind == 3:
-            (folder / str(rng.choice(["settings.json", "results.json"]))).write_bytes(RAW[int(rng.integers(len(RAW)))])
+            file = folder / str(rng.choice(["settings.json", "results.json"]))
+            file.unlink(missing_ok=True) if not file.is_dir() else file.rmdir()
+            file.write_bytes(RAW[int(rng.integers(len(RAW)))])
         elif kind == 4:
             changed_settings(rng, folder)
         elif kind == 5 and (folder / "results.json").is_file():
@@ -248,7 +251,8 @@ def odd_run(rng, whole, folder):
 def changed_settings(rng, folder, settings=None):
     """Other settings, the same in the folder and in its checkpoints, with digests that are right."""
     try:
-        settings = settings or changed(rng, json.loads((folder / "settings.json").read_bytes()))
+        known = read_whole(folder / "settings.json", 1 << 20)  # it may be a pipe by now
+        settings = settings or changed(rng, json.loads(known))
         text = json.dumps(settings)
     except (ValueError, OSError):
         return

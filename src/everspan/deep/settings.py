@@ -161,8 +161,8 @@ def from_record(record: Mapping[str, Any], allow_code: bool = False) -> tuple[Ru
     outside = outside_code(record)
     if outside and not allow_code:
         raise ValueError(
-            f"the run's settings name code outside everspan: {outside}; it runs when it is imported. Look at it first, "
-            "and allow it with --allow-code (in Python: allow_code=True)"
+            f"its settings name code outside everspan ({outside}), which would be imported and run: "
+            "look at that code first, then allow it with --allow-code (in Python: allow_code=True)"
         )
     own = load_method(record["method"]).Settings
     missing = {field.name for kind in (RunSettings, own) for field in fields(kind)} - set(record)
