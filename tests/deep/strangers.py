@@ -230,7 +230,7 @@ def odd_run(rng, whole, folder):
         file = files[int(rng.integers(len(files)))]
         if not file.is_file() or file.is_symlink():
             continue
-        if kind < 2:
+        if kind < 2 and file.stat().st_size < 1 << 24:
             file.write_bytes(damaged(rng, file.read_bytes()))
         elif kind == 2:
             replaced(rng, file)
@@ -241,8 +241,8 @@ def odd_run(rng, whole, folder):
         elif kind == 4:
             changed_settings(rng, folder)
         elif kind == 5 and (folder / "results.json").is_file():
-            with contextlib.suppress(ValueError):
-                known = json.loads((folder / "results.json").read_bytes())
+            with contextlib.suppress(ValueError, RecursionError):
+                known = json.loads(read_whole(folder / "results.json", 1 << 20))
                 (folder / "results.json").write_text(json.dumps(changed(rng, known)))
         else:
             changed_checkpoints(rng, folder, of_facts=kind < 9)
@@ -254,7 +254,7 @@ def changed_settings(rng, folder, settings=None):
         known = read_whole(folder / "settings.json", 1 << 20)  # it may be a pipe by now
         settings = settings or changed(rng, json.loads(known))
         text = json.dumps(settings)
-    except (ValueError, OSError):
+    except (ValueError, OSError, RecursionError):
         return
     (folder / "settings.json").write_text(text)
     for file in folder.glob("checkpoint-*.safetensors"):
@@ -387,8 +387,9 @@ def check_run(home, folder, method, resume):
     """Every command on a stranger's folder: it works, or one line says why not. Returns the codes."""
     codes, commands = [], [("predict", folder, home / "picture.png")]
     payload_ran(reset=True)
-    results = folder / "results.json"
-    if not (results.is_file() and results.read_bytes() == (home / method / "results.json").read_bytes()):
+    results, before = folder / "results.json", (home / method / "results.json").read_bytes()
+    same = results.is_file() and results.stat().st_size == len(before) and results.read_bytes() == before
+    if not same:
         commands.append(("compare", folder, "--out", folder.parent / "compared"))
     for command in commands:
         with timed():
