@@ -4,8 +4,8 @@
 pictures, 100 damaged pickles in the place of CIFAR's files, 300 odd ``.npz`` files, and all that was made by hand. On
 every folder `everspan predict` is run, `everspan compare` where its results were changed, and every eighth is resumed.
 A command may work or print one printable line and end with code 2. Measured are the peak memory of the processes, with
-Python and PyTorch in it, and the longest CPU time of a command. The generators and checks are in
-tests/deep/strangers.py, of which the tests run a sample.
+Python and PyTorch in it, and the longest CPU time of a command (a resumed run trains, and is not timed). The
+generators and checks are in tests/deep/strangers.py, of which the tests run a sample.
 
 Measured on 2 cores (AMD EPYC), 2026-11-19; raw numbers in results/strange_runs.json:
 
