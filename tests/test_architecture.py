@@ -23,16 +23,17 @@ ALLOWED = {
     "spread": set(),
     "threads": set(),
     "streams": set(),
+    "untrusted": set(),
     "refinement": {"tasks", "threads"},
     "learners": {"tasks"},
-    "metrics": {"tasks"},
+    "metrics": {"tasks", "untrusted"},
     "checks": {"tasks"},
     "prior": {"learners", "tasks"},
     "empirical_bayes": {"prior", "tasks"},
     "representation": {"refinement", "learners", "tasks"},
     "functions": {"learners", "representation", "tasks"},
     "lifelong": ENGINE | {"representation", "spread", "threads"},
-    "scenarios": {"tasks"},
+    "scenarios": {"tasks", "untrusted"},
     "estimators": LOOP | {"store", "names"},
     "theory": LOOP | {"scenarios"},
     "store": {"atomic"},
@@ -40,11 +41,11 @@ ALLOWED = {
     "atomic": set(),
     "scale": LOOP | {"estimators", "scenarios", "experiments"},
     "reports": {"metrics", "tasks"},
-    "experiments": LOOP | {"estimators", "theory", "scenarios", "reports", "scale"},
+    "experiments": LOOP | {"estimators", "theory", "scenarios", "reports", "scale", "untrusted"},
     "tables": set(),
     "one_file": LOOP | {"estimators", "store", "names", "tables", "reports", "streams", "atomic"},
     "file_commands": {"one_file"},
-    "deep": {"_lazy", "metrics", "scenarios", "reports", "refinement", "streams"},
+    "deep": {"_lazy", "metrics", "scenarios", "reports", "refinement", "streams", "untrusted"},
 }
 HEAVY = ("sklearn", "torch", "ray", "matplotlib", "pandas", "cvxpy")
 
@@ -93,7 +94,14 @@ def test_nothing_imports_the_command_line_but_its_entry():
 
 def test_the_reader_of_imports_sees_them_all():
     """The check above would be empty if imports were not found."""
-    assert imported_parts(Path("cli.py")) == {"deep", "experiments", "file_commands", "scenarios", "streams"}
+    assert imported_parts(Path("cli.py")) == {
+        "deep",
+        "experiments",
+        "file_commands",
+        "scenarios",
+        "streams",
+        "untrusted",
+    }
     assert imported_parts(Path("experiments/demo.py")) == {"experiments", "refinement", "reports"}
 
 

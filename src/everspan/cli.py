@@ -16,6 +16,7 @@ from typing import Any
 from . import __version__
 from .file_commands import add_commands
 from .streams import data_output, signals_end_in_order, while_read
+from .untrusted import escaped
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -306,18 +307,19 @@ def _predict(options: argparse.Namespace) -> int:
         raise ValueError("--keep and --unseen go with a table, not with pictures")
     if options.out is not None and options.out.suffix != ".csv":
         raise ValueError(f"{options.out}: predictions for pictures are written as .csv")
-    model, lines, failed = IncrementalModel.load(options.run_folder), [["picture", "class", "probability"]], 0
+    model = IncrementalModel.load(options.run_folder, allow_code=options.allow_code)
+    lines, failed = [["picture", "class", "probability"]], 0
     for path in options.pictures:
         try:
             probabilities = model.predict_proba(read_picture(path, channels=model.shape[2])[None])[0]
         except ValueError as error:  # the others are predicted all the same
             failed, named = failed + 1, "" if str(error).startswith(str(path)) else f"{path}: "
-            print(f"everspan predict: {named}{error}", file=sys.stderr)
+            print(escaped(f"everspan predict: {named}{error}"), file=sys.stderr)
             continue
         best = int(np.argmax(probabilities))
         lines.append([str(path), str(model.names[best]), f"{probabilities[best]:.4f}"])
         if options.out is None:
-            print("\t".join(lines[-1]), file=data_output())
+            print("\t".join(map(escaped, lines[-1])), file=data_output())
     if options.out is not None:
         with options.out.open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows(lines)

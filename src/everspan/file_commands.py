@@ -167,9 +167,16 @@ def _add_predict(commands: Any, predict_pictures: Callable[[argparse.Namespace],
         default="empty",
         help="for rows of unknown tasks: no prediction (default), what all tasks say together, or an error",
     )
+    predict.add_argument(
+        "--allow-code",
+        action="store_true",
+        help="import a method or backbone outside everspan that a run's settings name: this runs their code",
+    )
 
     def run(options: argparse.Namespace) -> int:
         one_file = options.run_folder.is_file() or options.run_folder.suffix == ".everspan"
+        if one_file and options.allow_code:
+            raise ValueError("--allow-code goes with the folder of a run: a one-file model names no code")
         return _predict(options) if one_file else predict_pictures(options)
 
     predict.set_defaults(run=run)

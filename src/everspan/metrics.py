@@ -12,7 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .untrusted import is_count, is_number, is_setting, is_text, misfit
+
 Matrix = Sequence[Sequence[float]]
+MOST_TASKS = 1000  # of a run: what it records after every task grows with their square
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,43 @@ class IncrementalResult:
             "correct": [list(row) for row in self.correct],
             "totals": list(self.totals),
         }
+
+
+_RESULTS: dict[str, Any] = {
+    "settings": {
+        "method": is_text,
+        "recipe": is_text,
+        "data": is_text,
+        "held_out": is_number,
+        "increment": is_count,
+        "first": lambda value: value is None or is_count(value),
+    },
+    "images_digest?": is_text,
+    "tasks": is_count,
+    "tasks_done": is_count,
+    "correct": [[is_count]],
+    "totals": [lambda value: is_count(value) and value > 0],
+    "parameters": is_count,
+    "exemplars": is_count,
+    "timing": {"seconds": is_number, "images_per_second": is_number},
+}
+
+
+def checked_results(results: dict[str, Any]) -> dict[str, Any]:
+    """The record of ``results.json`` with its figures computed again from its counts; ValueError where it is none.
+
+    The file may come from a stranger: nothing in it is taken on trust but the counts themselves.
+    """
+    odd = misfit(results, _RESULTS)
+    if odd:
+        raise ValueError(f"{odd} is missing or not what `everspan incremental` writes")
+    strange = [name for name, value in results["settings"].items() if not (name.isidentifier() and is_setting(value))]
+    if strange:
+        raise ValueError(f"settings has {strange[0]!r:.60}, which is no setting")
+    done, tasks = results["tasks_done"], results["tasks"]
+    if not done == len(results["correct"]) == len(results["totals"]) <= tasks or not 1 <= done <= tasks <= MOST_TASKS:
+        raise ValueError(f"tasks_done is {done} of {tasks}, but there are {len(results['correct'])} rows of counts")
+    return results | IncrementalResult(results["correct"], results["totals"]).to_dict()
 
 
 def forward_transfer(accuracies: Matrix, chance: Sequence[float]) -> float:

@@ -126,7 +126,7 @@ def test_the_exported_model_looks_at_the_same_views(tmp_path, method):
     images = np.random.default_rng(0).integers(0, 256, (5, 8, 8, 1), dtype=np.uint8)
     program = torch.export.load(tmp_path / "model.pt2").module()
     found = program(torch.from_numpy(np.moveaxis(images, -1, 1).copy())).detach()
-    wanted = IncrementalModel.load(tmp_path).predict_proba(images)
+    wanted = IncrementalModel.load(tmp_path, allow_code=True).predict_proba(images)
     torch.testing.assert_close(found, torch.from_numpy(wanted), rtol=1e-4, atol=1e-5)
 
 
@@ -134,7 +134,7 @@ def test_a_network_that_cannot_be_exported_is_a_network_all_the_same(tmp_path, c
     flags = ["--epochs", "1", "--backbone", "tests.deep._common:Odd", "--device", "cpu", "--jobs", "1"]
     assert main(["incremental", "--method", "finetune", *flags, "--out", str(tmp_path / "run")]) == 0
     assert "model.pt2 was not written" in capsys.readouterr().err
-    assert IncrementalModel.load(tmp_path / "run").names
+    assert IncrementalModel.load(tmp_path / "run", allow_code=True).names
 
 
 def test_the_exported_model_is_whole_or_as_it_was(digits_run, tmp_path, monkeypatch):

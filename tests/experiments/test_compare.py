@@ -209,6 +209,56 @@ def test_a_larger_first_task_is_said(tmp_path):
     assert "4 classes first, then 2 classes at a time" in compare.sentences(groups)[0]
 
 
+def tampered(folder, **changes):
+    results = json.loads((write_run(folder, GOOD) / "results.json").read_text())
+    for path, value in changes.items():
+        *names, last = path.split("__")
+        inner = results
+        for name in names:
+            inner = inner[name]
+        inner[last] = value
+    (folder / "results.json").write_text(json.dumps(results))
+    return folder
+
+
+def test_figures_are_computed_again_from_the_counts(tmp_path):
+    (group,) = compare.read_runs([tampered(tmp_path / "a", curve=["x"], last_accuracy=1e9)]).values()
+    assert group[0]["last_accuracy"] == 90.0
+    assert len(group[0]["curve"]) == 3
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"correct": [[10], [9, 10], [8, 9, 11]]},
+        {"correct": [[10], [9, 10]]},
+        {"correct": [[10], [9, "10"], [8, 9, 10]]},
+        {"totals": [10, 10, 0]},
+        {"tasks": 10**9},
+        {"tasks_done": 2},
+        {"timing__seconds": "long"},
+        {"parameters": -1},
+        {"settings__first": "x"},
+        {"settings__increment": None},
+        {"settings__method": ["hlll"]},
+        {"settings__more\x1b[2J": 1},
+        {"settings__deep": [[[[[[1]]]]]]},
+    ],
+    ids=str,
+)
+def test_results_that_no_run_writes_are_refused_in_one_line(tmp_path, changes):
+    with pytest.raises(ValueError, match="holds no results of everspan incremental") as refused:
+        compare.read_runs([tampered(tmp_path / "a", **changes)])
+    assert str(refused.value).isprintable()
+
+
+def test_labels_of_a_stranger_are_plain_text(tmp_path):
+    odd = {"settings__method": "_\x1b[2J$\\frac{$", "settings__recipe": "z" * 4000}
+    groups = compare.read_runs([tampered(tmp_path / "a", **odd), write_run(tmp_path / "b", GOOD)])
+    assert all(label.isprintable() and len(label) < 200 for label in groups)
+    compare.write(tmp_path / "out", groups, "everspan compare")
+
+
 def test_what_is_no_run_is_refused(tmp_path):
     with pytest.raises(ValueError, match="no results of a run"):
         compare.read_runs([tmp_path])

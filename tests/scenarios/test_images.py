@@ -12,7 +12,8 @@ import pytest
 from PIL import Image
 
 from everspan.scenarios import _images, load_images
-from everspan.scenarios._images import Archive, cifar, read_arrays
+from everspan.scenarios._images import Archive, cifar
+from everspan.scenarios._pickles import read_arrays
 
 
 def test_digits_are_there_without_a_network_and_split_by_class():
@@ -108,14 +109,14 @@ class Evil:
 def test_a_pickle_that_wants_to_run_something_is_refused_before_it_does(capsys):
     for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
         with pytest.raises(ValueError, match=r"wants to run .*print"):
-            read_arrays(io.BytesIO(pickle.dumps({b"data": Evil()}, protocol=protocol)))
+            read_arrays(pickle.dumps({b"data": Evil()}, protocol=protocol))
     assert "owned" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("content", [b"", b"not a pickle", pickle.dumps([1, 2])[:-3]])
 def test_a_broken_pickle_is_refused(content):
     with pytest.raises(ValueError, match="cannot be read"):
-        read_arrays(io.BytesIO(content))
+        read_arrays(content)
 
 
 # Arrays and folders ---------------------------------------------------------------------------------------------------

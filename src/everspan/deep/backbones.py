@@ -10,6 +10,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from ..untrusted import one_line
+
 BackboneFactory = Callable[[], nn.Module]
 
 
@@ -78,7 +80,7 @@ BACKBONES: dict[str, Callable[[int], nn.Module]] = {"resnet18": resnet18, "resne
 
 def why(error: Exception) -> str:
     """What went wrong in code that is not ours, in one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())
+    return one_line(f"{type(error).__name__}: {error}")
 
 
 def load_own(kind: str, home: str, name: str) -> Any:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..scenarios import ClassScenario
+from ..untrusted import is_count
 from .engine import Place
 from .methods import Method, load_method
 from .runs import has_checkpoints, read_settings, run
@@ -109,8 +110,8 @@ def _run(options: dict[str, Any]) -> int:
     if not no_export and has_checkpoints(out):
         from .model import CannotExport, IncrementalModel
 
-        try:
-            IncrementalModel.load(out).export(out / "model.pt2")
+        try:  # the folder's settings are those given here: code that they name was named by the user
+            IncrementalModel.load(out, allow_code=True).export(out / "model.pt2")
             print(f"wrote {out / 'model.pt2'}")
         except CannotExport as error:
             print(f"model.pt2 was not written, {error}", file=sys.stderr)
@@ -130,8 +131,8 @@ def _threads_of(out: Path) -> int | None:
     file = out / "settings.json"
     if not file.exists():
         return None
-    threads: int | None = read_settings(file).get("threads")
-    return threads
+    threads = read_settings(file).get("threads")
+    return threads if is_count(threads) and threads else None
 
 
 def summary(results: dict[str, Any]) -> list[str]:

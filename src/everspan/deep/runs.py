@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import platform
 import shutil
 import time
@@ -24,16 +25,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..metrics import IncrementalResult
+from ..metrics import IncrementalResult, checked_results
 from ..scenarios import ClassScenario, ClassTask, ImageSet, load_images
+from ..untrusted import is_setting, is_text, one_line, parse_json, read_whole
 from .augment import Augmentation
-from .backbones import backbone_factory, check_backbone
+from .backbones import BACKBONES, backbone_factory, check_backbone
 from .checkpoint import write_whole
 from .engine import Engine, Place, Progress
 from .memory import ExemplarMemory
-from .methods import Method, MethodSettings, load_method
+from .methods import METHODS, Method, MethodSettings, load_method
 from .settings import NORMALISATION, RunSettings, as_record, make_scenario
 from .state import CHECKPOINT, NOTHING_SPENT, Note, State
+
+MOST_BYTES = {"settings.json": 1 << 20, "results.json": 1 << 25}
+MOST_PIXELS = 512 * 512  # of an image, with a network of everspan's: its first layers keep 64 numbers a pixel
 
 
 def run(
@@ -117,6 +122,7 @@ def _run(
     test_labels = torch.from_numpy(scenario.test_labels).to(engine.device)
     state.engine = engine
     replay(method, scenario[: state.place.task])
+    _check_memory(state, method, scenario.train_labels)
     memory.rows = [list(rows) for rows in state.memory_rows]
     if state.tensors and (state.place.stage, state.place.epoch) == (0, 0):
         state.load(method)
@@ -138,6 +144,16 @@ def _run(
         state.write(Place(task.index + 1), method, {})
         _results(state, scenario, folder, digest)
     return _results(state, scenario, folder, digest)
+
+
+def _check_memory(state: State, method: Method, labels: Any) -> None:
+    """See that a checkpoint's memory holds images that there are, each under its own class."""
+    rows = state.memory_rows
+    good = len(rows) == len(method.memory.rows) and all(
+        all(row < len(labels) for row in own) and (labels[own] == label).all() for label, own in enumerate(rows)
+    )
+    if not good:
+        raise ValueError(f"the checkpoint in {state.folder} remembers images of other classes: choose another --out")
 
 
 def described(scenario: ClassScenario, settings: RunSettings) -> dict[str, Any]:
@@ -166,6 +182,11 @@ def build(
     keeper: State | None = None,
 ) -> Method:
     """The method on its engine, before the first task."""
+    method = load_method(settings.method)
+    ours = settings.method in METHODS and (own.backbone in BACKBONES or not method.uses_backbone)
+    if ours and data["shape"][1] * data["shape"][2] > MOST_PIXELS:
+        size = "{2:,} x {1:,}".format(*data["shape"])
+        raise ValueError(f"images of {size} pixels are too large: the networks here take at most {MOST_PIXELS:,}")
     engine = Engine(
         images,
         labels,
@@ -182,11 +203,10 @@ def build(
         shift_test=own.shift_test,
         keeper=keeper,
     )
-    method = load_method(settings.method)
     total = settings.memory_total if method.uses_memory else 0
     memory = ExemplarMemory(total, settings.memory_per_class if method.uses_memory else None)
     factory = backbone_factory(own.backbone if method.uses_backbone else "small", data["shape"][0])
-    if method.uses_backbone:
+    if method.uses_backbone and own.backbone not in BACKBONES:
         check_backbone(own.backbone, factory, data["shape"])
     return method(own, engine, memory, factory)
 
@@ -323,7 +343,10 @@ def _more_figures(steps: list[dict[str, Any]], totals: list[int]) -> dict[str, A
 def claimed(folder: Path, record: Mapping[str, Any]) -> Iterator[None]:
     """Make the folder this run's, or see that it is; no other process may work in it meanwhile."""
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as lock:
+    # In a stranger's folder the lock may be a link to a file elsewhere: it is neither followed nor emptied.
+    with os.fdopen(
+        os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666), "r+"
+    ) as lock:
         _lock(lock, folder)
         file, text = folder / "settings.json", json.dumps(record, indent=1) + "\n"
         if has_checkpoints(folder) or (folder / "results.json").exists():  # else nothing is lost with other settings
@@ -346,11 +369,10 @@ def _ended_without_checkpoints(folder: Path) -> dict[str, Any] | None:
     if any(path.name.startswith("checkpoint-") for path in folder.iterdir()):  # refused ones, too: they are made again
         return None
     try:
-        results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-        ended = results["tasks_done"] == results["tasks"]
-    except (OSError, ValueError, KeyError, TypeError):
+        results = checked_results(parse_json(read_whole(folder / "results.json", MOST_BYTES["results.json"])))
+    except (OSError, ValueError):
         return None
-    return cast("dict[str, Any]", results) if ended else None
+    return results if results["tasks_done"] == results["tasks"] else None
 
 
 def _lock(file: IO[str], folder: Path) -> None:
@@ -365,14 +387,15 @@ def _lock(file: IO[str], folder: Path) -> None:
 
 
 def read_settings(file: Path) -> dict[str, Any]:
-    """The record of a run's settings."""
+    """The record of a run's settings: plain values by name. The file may come from a stranger."""
     try:
-        known = json.loads(file.read_text(encoding="utf-8"))
+        known = parse_json(read_whole(file, MOST_BYTES["settings.json"]))
     except (OSError, ValueError) as error:
-        raise ValueError(f"{file} cannot be read: choose another --out") from error
-    if not isinstance(known, dict) or "method" not in known:
-        raise ValueError(f"{file} holds no settings of a run: choose another --out")
-    return known
+        raise ValueError(f"{file} cannot be read ({one_line(error)}): choose another run or another --out") from error
+    good = isinstance(known, dict) and is_text(known.get("method"))
+    if not good or not all(name.isidentifier() and is_setting(value) for name, value in known.items()):
+        raise ValueError(f"{file} holds no settings of a run: choose another run or another --out")
+    return cast("dict[str, Any]", known)
 
 
 def _compare_settings(file: Path, now: Mapping[str, Any]) -> None:
@@ -380,8 +403,8 @@ def _compare_settings(file: Path, now: Mapping[str, Any]) -> None:
     for name in {**known, **now}:
         if known.get(name) != now.get(name):
             raise ValueError(
-                f"{file.parent} holds a run with other settings ({name} is {known.get(name)!r} there, "
-                f"not {now.get(name)!r}): choose another --out"
+                f"{file.parent} holds a run with other settings ({name} is {known.get(name)!r:.200} there, "
+                f"not {now.get(name)!r:.200}): choose another --out"
             )
 
 

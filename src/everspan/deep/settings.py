@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import types
 import typing
@@ -9,8 +10,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
+from ..metrics import MOST_TASKS
 from ..scenarios import ClassScenario, ImageSet
-from .methods import MethodSettings, load_method, setting
+from .backbones import BACKBONES
+from .methods import METHODS, MethodSettings, load_method, setting
+
+MOST_REMEMBERED = 2_000_000  # images: a checkpoint lists them
+MOST_THREADS = 1024
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,14 @@ class RunSettings:
     checkpoint_precision: Literal["fp32", "bf16"] = setting(
         "fp32", "bf16: half the size; weights are rounded at the end of a task, so a resumed run still agrees"
     )
+
+    def __post_init__(self) -> None:
+        if self.threads is not None and not 1 <= self.threads <= MOST_THREADS:
+            raise ValueError(f"threads must be at least 1 and at most {MOST_THREADS:,}, but it is {self.threads}")
+        if self.seed < 0:
+            raise ValueError(f"seed must be zero or more, but it is {self.seed}")
+        if self.memory_total is not None and self.memory_per_class is not None:
+            raise ValueError("give either --memory-total or --memory-per-class: they are different protocols")
 
 
 # What suits a set of images, whatever the method and recipe; digits' figures were chosen on held-out training images.
@@ -112,12 +126,6 @@ def resolve(given: Mapping[str, Any]) -> tuple[RunSettings, MethodSettings]:
     merged["data"] = os.path.normpath(data)  # `pictures/`, as a shell completes it, is `pictures`
     run = RunSettings(**{name: merged[name] for name in merged.keys() & run_names})
     own = method.Settings(**{name: merged[name] for name in merged.keys() & own_names})
-    if run.threads is not None and run.threads < 1:
-        raise ValueError(f"threads must be at least 1, but it is {run.threads}")
-    if run.seed < 0:
-        raise ValueError(f"seed must be zero or more, but it is {run.seed}")
-    if run.memory_total is not None and run.memory_per_class is not None:
-        raise ValueError("give either --memory-total or --memory-per-class: they are different protocols")
     return run, own
 
 
@@ -126,6 +134,8 @@ def make_scenario(run: RunSettings, images: ImageSet) -> ClassScenario:
     if run.held_out:
         images = images.held_out(run.held_out, seed=run.seed)
     scenario = ClassScenario(images, run.increment, run.first, run.class_order)
+    if len(scenario) > MOST_TASKS:
+        raise ValueError(f"a run has at most {MOST_TASKS:,} tasks, not {len(scenario):,}: raise --increment")
     if load_method(run.method).uses_memory:
         budget = run.memory_per_class if run.memory_per_class is not None else (run.memory_total or 0) // images.classes
         if budget < 1:
@@ -133,6 +143,8 @@ def make_scenario(run: RunSettings, images: ImageSet) -> ClassScenario:
             raise ValueError(
                 f"the memory has no room for one image of each of the {images.classes} classes: raise {option}"
             )
+        if min(budget * images.classes, len(images.train_images)) > MOST_REMEMBERED:
+            raise ValueError(f"the memory holds at most {MOST_REMEMBERED:,} images: give a smaller one")
     return scenario
 
 
@@ -145,17 +157,58 @@ def as_record(run: RunSettings, own: MethodSettings) -> dict[str, Any]:
     return {name: plain(value) for name, value in (asdict(run) | asdict(own)).items()}
 
 
-def from_record(record: Mapping[str, Any]) -> tuple[RunSettings, MethodSettings]:
-    """Settings from their record."""
-    own = load_method(record["method"]).Settings if "method" in record else MethodSettings
+def from_record(record: Mapping[str, Any], allow_code: bool = False) -> tuple[RunSettings, MethodSettings]:
+    """Settings from their record in a run's folder, which may be a stranger's.
+
+    A method or backbone outside everspan is code. Nothing of it is imported unless ``allow_code`` is true.
+    """
+    outside = outside_code(record)
+    if outside and not allow_code:
+        raise ValueError(
+            f"its settings name code outside everspan ({outside}), which would be imported and run: "
+            "look at that code first, then allow it with --allow-code (in Python: allow_code=True)"
+        )
+    own = load_method(record["method"]).Settings
     missing = {field.name for kind in (RunSettings, own) for field in fields(kind)} - set(record)
     if missing:
         raise ValueError(f"the settings of the run lack {min(missing)!r}: was the method's code changed since?")
-    values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in record.items()}
-    return (
-        RunSettings(**{field.name: values[field.name] for field in fields(RunSettings)}),
-        own(**{field.name: values[field.name] for field in fields(own)}),
-    )
+    return RunSettings(**_values(RunSettings, record)), own(**_values(own, record))
+
+
+def outside_code(record: Mapping[str, Any]) -> str:
+    """The method and the backbone of a record that are no names of everspan's, for a message; empty if there are none.
+
+    A name that is not text is outside, too: only what is known to be harmless passes.
+    """
+    known = {"method": METHODS, "backbone": tuple(BACKBONES)}
+    named = {kind: record[kind] for kind in known if kind in record and record[kind] not in known[kind]}
+    return " and ".join(f"{kind} {name!r:.100}" for kind, name in named.items())
+
+
+def _values(kind: type[Any], record: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a record's settings, each of the kind that its setting has."""
+    hints = typing.get_type_hints(kind)
+    values = {}
+    for field in fields(kind):
+        wanted, value = hints[field.name], record[field.name]
+        options = typing.get_args(wanted) if isinstance(wanted, types.UnionType) else (wanted,)
+        if not any(_is_of(option, value) for option in options):
+            raise ValueError(f"the settings of the run have {field.name} = {value!r:.60}, which it cannot be")
+        values[field.name] = tuple(value) if isinstance(value, list) else value
+    return values
+
+
+def _is_of(option: Any, value: Any) -> bool:
+    """Whether a value from JSON is of a setting's kind."""
+    if typing.get_origin(option) is Literal:
+        return isinstance(value, str) and value in typing.get_args(option)
+    if typing.get_origin(option) is tuple:
+        return isinstance(value, list) and all(_is_of(typing.get_args(option)[0], part) for part in value)
+    if option is float:
+        return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < math.inf
+    if option is int:
+        return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+    return not isinstance(option, type) or isinstance(value, option)
 
 
 def parse_setting(kind: type[Any], name: str, text: str) -> Any:

@@ -13,13 +13,56 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..metrics import MOST_TASKS
+from ..scenarios._classes import checked_names
+from ..untrusted import is_count, is_number, is_text, misfit
+from .backbones import why
 from .checkpoint import BadCheckpoint, read_checkpoint, write_checkpoint
 from .engine import Engine, Place
 
 Note = Callable[[str], None]
+_ROUNDED = {torch.float32: (torch.bfloat16,)}  # what a checkpoint may hold in place of a kind of number
 NOTHING_SPENT = {"seconds": 0.0, "images": 0, "training_seconds": 0.0}
 MOMENTUM, STAGE = "@momentum.", "@stage"  # tensors of a checkpoint that are not the method's own
-CHECKPOINT = re.compile(r"checkpoint-(\d{3,})-(\d{2,})-(\d{5,})\.safetensors")
+CHECKPOINT = re.compile(r"checkpoint-(\d{3,9})-(\d{2,9})-(\d{5,9})\.safetensors", re.ASCII)
+SPENT = {"seconds": is_number, "images": is_count, "training_seconds": is_number}
+FACTS: dict[str, Any] = {
+    "place": {"task": is_count, "stage": is_count, "epoch": is_count},
+    "data": {
+        "digest": is_text,
+        "names": [is_text],
+        "sizes": [is_count],
+        "shape": [is_count],
+        "mean": [lambda value: is_number(value) and value < 1e6],
+        "std": [lambda value: is_number(value) and 1e-6 < value < 1e6],
+    },
+    "correct": [[is_count]],
+    "steps": [
+        SPENT | {"parameters": is_count, "exemplars": is_count, "by_one_view?": [is_count], "known_task?": [is_count]}
+    ],
+    "spent": SPENT,
+    "memory": [[is_count]],
+}
+
+
+def check_facts(facts: Any, record: Mapping[str, Any]) -> None:
+    """Refuse facts of a checkpoint that no run writes; the file may come from a stranger."""
+    if not isinstance(facts, dict) or facts.get("settings") != json.loads(json.dumps(record)):
+        raise BadCheckpoint("it is of a run with other settings")
+    odd = misfit(facts, FACTS)
+    if odd:
+        raise BadCheckpoint(f"{odd} is missing or not what a run writes")
+    data, done, sizes = facts["data"], facts["place"]["task"], facts["data"]["sizes"]
+    if len(sizes) > MOST_TASKS or 0 in sizes or sum(sizes) != len(data["names"]):
+        raise BadCheckpoint(f"its {len(sizes):,} tasks do not share out {len(data['names']):,} classes")
+    checked_names(data["names"], len(data["names"]))
+    if not len(facts["correct"]) == len(facts["steps"]) == done <= len(sizes):
+        raise BadCheckpoint(f"{done:,} tasks are done, but {len(facts['correct']):,} were judged")
+    if any(len(row) != step + 1 for step, row in enumerate(facts["correct"])):
+        raise BadCheckpoint("its counts of right images are not one more after every task")
+    channels = data["shape"][0] if len(data["shape"]) == 3 else 0
+    if channels not in (1, 3) or min(data["shape"]) < 1 or not len(data["mean"]) == len(data["std"]) == channels:
+        raise BadCheckpoint("its images have no shape of (1 or 3 channels, height, width)")
 
 
 class State:
@@ -54,8 +97,10 @@ class State:
         for file in self.files():
             try:
                 tensors, facts = read_checkpoint(file)
-                if facts["settings"] != json.loads(json.dumps(self.record)):
-                    raise BadCheckpoint(f"{file.name} is of a run with other settings")
+                try:
+                    check_facts(facts, self.record)
+                except ValueError as error:
+                    raise BadCheckpoint(f"{file.name} is no checkpoint of this run: {error}") from error
             except BadCheckpoint as error:
                 self.note(f"refused: {error}; looking for the one before")
                 if put_aside:
@@ -73,11 +118,13 @@ class State:
         if changes is not None:
             state = {name: t for name, t in {**state, **changes}.items() if name in method.state_dict()}
         try:
+            for name, there in method.state_dict().items():
+                if name in state and state[name].dtype not in (there.dtype, *_ROUNDED.get(there.dtype, ())):
+                    raise TypeError(f"{name} is {state[name].dtype}, not {there.dtype}")
             method.load_state_dict(state, strict=True)
-        except RuntimeError as error:
-            why = " ".join(str(error).split())
+        except (RuntimeError, TypeError) as error:
             raise ValueError(
-                f"the checkpoint in {self.folder} does not fit the method: was its code changed since? ({why})"
+                f"the checkpoint in {self.folder} does not fit the method: was its code changed since? ({why(error)})"
             ) from error
 
     # The engine's Keeper ----------------------------------------------------------------------------------------------
@@ -93,7 +140,10 @@ class State:
     def restore_momentum(self, place: Place, momentum: list[Tensor]) -> None:
         if (place.task, place.stage) == (self.place.task, self.place.stage) and self.place.epoch:
             for i, tensor in enumerate(momentum):
-                tensor.copy_(self.tensors[f"{MOMENTUM}{i}"])
+                saved = self.tensors.get(f"{MOMENTUM}{i}")
+                if saved is None or saved.shape != tensor.shape or saved.dtype != tensor.dtype:
+                    raise ValueError(f"the checkpoint in {self.folder} does not fit the method: its momentum differs")
+                tensor.copy_(saved)
 
     def save(self, place: Place, method: nn.Module, momentum: list[Tensor]) -> None:
         if time.perf_counter() - self.saved >= self.every:

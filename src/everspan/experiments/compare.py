@@ -11,8 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ..metrics import IncrementalResult
+from ..metrics import IncrementalResult, checked_results
 from ..reports import COLORS, Page, house_style, new_figure, plain, save_figure
+from ..untrusted import one_line, parse_json, read_whole
+
+_MOST_BYTES = 1 << 25  # of a results.json: one of 1,000 tasks has about 20 MB
 
 _SAID = 2  # settings that a label says, where there are many more
 _LINES = ("-", "--", "-.", ":")
@@ -69,13 +72,13 @@ def _images(results: dict[str, Any]) -> Any:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        results = json.loads(file.read_text(encoding="utf-8"))
+        results = parse_json(read_whole(file, _MOST_BYTES))
     except ValueError as error:
-        raise ValueError(f"{file} cannot be read: {error}") from error
-    needed = {"settings", "curve", "tasks", "tasks_done", "accuracy_matrix", "correct", "totals", "timing"}
-    if not isinstance(results, dict) or not needed <= set(results) or not results["curve"]:
-        raise ValueError(f"{file} holds no results of everspan incremental")
-    return results
+        raise ValueError(f"{file} cannot be read: {one_line(error)}") from error
+    try:
+        return checked_results(results)
+    except ValueError as error:
+        raise ValueError(f"{file} holds no results of everspan incremental: {one_line(error)}") from error
 
 
 def _labels(groups: list[list[dict[str, Any]]]) -> list[str]:
@@ -84,12 +87,12 @@ def _labels(groups: list[list[dict[str, Any]]]) -> list[str]:
     ``paper`` goes without saying where a method has no other recipe, and so does what most runs of a recipe have.
     """
     settings = [group[0]["settings"] for group in groups]
-    labels = [NAMES.get(s["method"], str(s["method"])) for s in settings]
+    labels = [NAMES.get(s["method"], one_line(s["method"], 60)) for s in settings]
     said: list[list[str]] = []
     for i, own in enumerate(settings):
         others = [other for other in settings if other["recipe"] != own["recipe"]]
         if any(own["recipe"] != "paper" or other["method"] == own["method"] for other in others):
-            labels[i] += f" {own['recipe']}"
+            labels[i] += f" {one_line(own['recipe'], 60)}"
         kind = own["method"], own["recipe"]
         twins = [other for j, other in enumerate(settings) if j != i and (other["method"], other["recipe"]) == kind]
         alike = [group for group in groups if group[0]["settings"] in [own, *twins]]
@@ -122,6 +125,8 @@ def _said(name: str, settings: dict[str, Any]) -> str:
     if name not in settings:
         return f"without {name}"
     value = settings[name]
+    if isinstance(value, str | list):
+        return f"{name}={one_line(value, 60)}"
     return f"{name}={value:g}" if isinstance(value, float) and float(f"{value:g}") == value else f"{name}={value}"
 
 
@@ -131,7 +136,9 @@ def differences(groups: dict[str, list[dict[str, Any]]]) -> list[str]:
     seen = {_images(run): run["settings"].get("data") for runs in groups.values() for run in runs}
     if len(seen) > len(set(seen.values())):
         twice = next(name for name in seen.values() if list(seen.values()).count(name) > 1)
-        notes.append(f"Not all of these runs saw the same images, though they are called {twice} in more than one.")
+        notes.append(
+            f"Not all of these runs saw the same images, though they are called {one_line(twice, 60)} in more than one."
+        )
     for name in _PROTOCOL:
         values = {json.dumps(run["settings"].get(name)) for runs in groups.values() for run in runs}
         if len(values) > 1 and (name != "data" or len(seen) > 1):
@@ -186,7 +193,7 @@ def draw(groups: dict[str, list[dict[str, Any]]], columns: int = 2) -> Any:
             length = min(len(run["curve"]) for run in runs)
             curves = np.array([run["curve"][:length] for run in runs])
             classes, mean = _classes_seen(runs[0])[:length], curves.mean(axis=0)
-            left.plot(classes, mean, color=color, ls=line, marker="o", ms=3.5, lw=1.8, label=plain(label))
+            left.plot(classes, mean, color=color, ls=line, marker="o", ms=3.5, lw=1.8, label=_in_legend(label))
             if len(runs) > 1:
                 error = 2.0 * curves.std(axis=0, ddof=1) / math.sqrt(len(runs))
                 left.fill_between(classes, mean - error, mean + error, color=color, alpha=0.15, lw=0)
@@ -208,6 +215,12 @@ def draw(groups: dict[str, list[dict[str, Any]]], columns: int = 2) -> Any:
         title = plain(textwrap.fill(f"Accuracy by task, {label} (%)", 46))
         right.set(title=title, xlabel="classes seen", xticks=ticks[:: -(-len(ticks) // 10)])
     return figure
+
+
+def _in_legend(label: str) -> str:
+    """A label for a legend, from which matplotlib leaves out texts that begin with an underscore."""
+    text = plain(label)
+    return f" {text}" if text.startswith("_") else text
 
 
 def _by_task(panel: Any, run: dict[str, Any]) -> None:

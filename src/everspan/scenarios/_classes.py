@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 Pixels = NDArray[np.uint8]
 Labels = NDArray[np.int64]
+MOST_CLASSES = 100_000
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class ImageSet:
         classes = int(max(self.train_labels.max(), self.test_labels.max())) + 1
         if classes > len(self.train_labels):
             raise ValueError(f"labels go up to {classes - 1}, but there are only {len(self.train_labels)} train images")
-        object.__setattr__(self, "names", _checked_names(self.names, classes))
+        object.__setattr__(self, "names", checked_names(self.names, classes))
         for part in ("train", "test"):
             missing = np.setdiff1d(np.arange(classes), getattr(self, f"{part}_labels"))
             if len(missing):
@@ -188,8 +189,10 @@ def split(labels: Labels, share: float, seed: int) -> tuple[Labels, Labels]:
     return np.setdiff1d(np.arange(len(labels)), held), held
 
 
-def _checked_names(names: Any, classes: int) -> tuple[str, ...]:
-    """Distinct, readable names; the numbers where there are none."""
+def checked_names(names: Any, classes: int) -> tuple[str, ...]:
+    """Distinct, printable names; the numbers where there are none."""
+    if classes > MOST_CLASSES:
+        raise ValueError(f"there may be at most {MOST_CLASSES:,} classes, but there are {classes:,}")
     array = np.asarray(names)
     if array.ndim != 1:
         raise ValueError("class names must be a list")
@@ -198,9 +201,11 @@ def _checked_names(names: Any, classes: int) -> tuple[str, ...]:
         return tuple(str(c) for c in range(classes))
     if len(texts) != classes:
         raise ValueError(f"labels go up to {classes - 1}, but there are {len(texts)} class names")
-    for i, name in enumerate(texts):
-        if not name or not name.isprintable() or name in texts[:i]:
-            raise ValueError(f"class names must be distinct and printable, but one is {name!r}")
+    seen: set[str] = set()
+    for name in texts:
+        if not name or not name.isprintable() or name in seen:
+            raise ValueError(f"class names must be distinct and printable, but one is {name!r:.60}")
+        seen.add(name)
     return texts
 
 

@@ -5,20 +5,27 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import pickle
 import tarfile
 import urllib.request
+import warnings
 import zipfile
-import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import numpy as np
 
+from ..untrusted import one_line, open_regular, read_whole
 from ._classes import ImageSet, split
+from ._pickles import read_arrays
 
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pbm", ".pgm", ".ppm", ".pnm")
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")  # Pillow's names; others may start other programs
+MOST_PIXELS = 1 << 25  # of a picture that is read: decoding takes about 14 bytes for each
+MOST_PICTURE_BYTES = 1 << 28
+MOST_BATCH_BYTES = 1 << 28  # of a file of CIFAR: the largest has 155 MB
+MOST_SHRUNK = 100  # how many times smaller than its content a large array may be in its .npz file
 BESIDE = (".txt", ".md", ".json", ".xml", ".csv", ".ini", ".db")  # what may lie beside pictures and is none
 
 
@@ -99,17 +106,26 @@ def digits(seed: int = 0) -> ImageSet:
 
 
 def from_npz(path: Path) -> ImageSet:
-    """An ``.npz`` file of arrays; pickled objects in it are refused."""
+    """An ``.npz`` file of arrays; pickled objects are refused, and arrays that unpack to far more than the file."""
     needed = ("train_images", "train_labels", "test_images", "test_labels")
     try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+        with open_regular(path) as opened, zipfile.ZipFile(opened) as packed:
+            _check_unpacked(packed)
+        with open_regular(path) as opened, np.load(opened, allow_pickle=False) as file:
             arrays = {name: file[name] for name in (*needed, "names") if name in file.files}
-    except (OSError, ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{path} cannot be read as an .npz file of arrays") from error
+    except Exception as error:  # numpy and zipfile end in many ways on a file that is cut short or made up
+        raise ValueError(f"{path} cannot be read as an .npz file of arrays: {one_line(error)}") from error
     for name in needed:
         if name not in arrays:
             raise ValueError(f"{path} has no array {name!r}")
     return ImageSet(**arrays)
+
+
+def _check_unpacked(packed: zipfile.ZipFile) -> None:
+    """Refuse a few kilobytes that unpack to gigabytes; pixels of real images never shrink so much."""
+    for member in packed.infolist():
+        if member.file_size > (1 << 26) + MOST_SHRUNK * member.compress_size:
+            raise ValueError(f"an array would unpack to {member.file_size:,} bytes from {member.compress_size:,}")
 
 
 def from_folder(path: Path) -> ImageSet:
@@ -152,20 +168,59 @@ def _pictures(folder: Path, names: list[str]) -> tuple[Any, Any]:
 
 
 def read_picture(path: Path, channels: int | None = None) -> Any:
-    """The pixels of a picture: (height, width, channels), grey ones with one channel unless another number is given."""
-    from PIL import Image, UnidentifiedImageError
+    """The pixels of a picture: (height, width, channels), grey ones with one channel unless another number is given.
+
+    The file may come from a stranger: only the formats in ``FORMATS`` are opened, and its size is looked at before its
+    pixels are decoded.
+    """
+    from PIL import Image
 
     try:
-        with Image.open(path) as picture:
-            if picture.mode.startswith(("I", "F")):
-                raise ValueError(f"{path} has more than 8 bits a pixel: make its values bytes first")
-            grey = picture.mode in ("1", "L", "LA") if channels is None else channels == 1
-            pixels = np.asarray(picture.convert("L" if grey else "RGB"))
+        content = io.BytesIO(read_whole(path, MOST_PICTURE_BYTES))
+        with _quiet(), Image.open(content, formats=FORMATS) as picture:
+            wrong = _unreadable(picture)
+            if wrong is None:
+                grey = picture.mode in ("1", "L", "LA") if channels is None else channels == 1
+                pixels = np.asarray(picture.convert("L" if grey else "RGB"))
     except FileNotFoundError as error:
         raise ValueError(f"{path} is not there") from error
-    except (UnidentifiedImageError, OSError, SyntaxError, Image.DecompressionBombError) as error:
+    except Exception as error:  # decoders end in as many ways as there are broken pictures
         raise ValueError(f"{path} is no picture that can be read") from error
+    if wrong is not None:
+        raise ValueError(f"{path} {wrong}")
     return pixels[..., None] if pixels.ndim == 2 else pixels
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Say nothing about a picture that is odd and can be read all the same, or cannot be read, which we say.
+
+    libtiff prints to the process's standard error, where no setting of Python's reaches.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            before, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+        except OSError:  # standard error was closed: nothing is said there
+            yield
+            return
+        try:
+            os.dup2(nowhere, 2)
+            yield
+        finally:
+            os.dup2(before, 2)
+            os.close(before)
+            os.close(nowhere)
+
+
+def _unreadable(picture: Any) -> str | None:
+    """Why a picture is not decoded, by what its header says."""
+    width, height = picture.size
+    if picture.mode.startswith(("I", "F")):
+        return "has more than 8 bits a pixel: make its values bytes first"
+    if width * height > MOST_PIXELS:
+        return f"has {width:,} x {height:,} pixels, but at most {MOST_PIXELS:,} are read: make it smaller"
+    return None
 
 
 def _shape(image: Any) -> str:
@@ -179,7 +234,7 @@ def cifar(archive: Archive, home: Path, download: bool = True) -> ImageSet:
     """CIFAR from its unpacked folder or from its archive, fetched first where there is neither."""
     folder, packed = home / archive.folder, home / Path(archive.url).name
     if folder.is_dir():
-        return _batches(archive, lambda name: (folder / name).open("rb"))
+        return _batches(archive, lambda name: open_regular(folder / name))
     if not packed.exists():
         if not download:
             raise ValueError(f"{folder} is not there")
@@ -219,46 +274,31 @@ def _check(archive: Archive, packed: Path) -> None:
 
 
 def _batches(archive: Archive, opened: Callable[[str], IO[bytes]]) -> ImageSet:
-    def content(name: str) -> dict[str, Any]:
+    def content(name: str, *wanted: str) -> list[Any]:
         with opened(name) as file:
-            return {_text(key): value for key, value in read_arrays(file).items()}
+            found = read_arrays(file.read(MOST_BATCH_BYTES))
+        held = {_text(key): value for key, value in found.items()} if isinstance(found, dict) else {}
+        for key in wanted:
+            if key not in held:
+                raise ValueError(f"{name}, a file of CIFAR, has no {key!r}")
+        return [held[key] for key in wanted]
 
     def batch(name: str) -> tuple[Any, Any]:
-        found = content(name)
-        pixels = np.asarray(found["data"], dtype=np.uint8).reshape(-1, 3, 32, 32)
-        return np.moveaxis(pixels, 1, -1), np.asarray(found[archive.labels], dtype=np.int64)
+        data, labels = content(name, "data", archive.labels)
+        if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != 3072:
+            raise ValueError(f"{name}, a file of CIFAR, must hold images as bytes of shape (n, 3072)")
+        if not isinstance(labels, list) or not all(isinstance(label, int) and 0 <= label < 1000 for label in labels):
+            raise ValueError(f"{name}, a file of CIFAR, must hold labels as a list of whole numbers below 1,000")
+        return np.moveaxis(data.reshape(-1, 3, 32, 32), 1, -1), np.array(labels, dtype=np.int64)
 
     parts = [batch(name) for name in archive.train]
-    names = [_text(name) for name in content(archive.meta)[archive.names]]
+    (names,) = content(archive.meta, archive.names)
+    if not isinstance(names, list) or not all(isinstance(name, bytes | str) for name in names):
+        raise ValueError(f"{archive.meta}, a file of CIFAR, must hold a list of the classes' names")
     images, labels = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return ImageSet(images, labels, *batch(archive.test), tuple(names))
+    return ImageSet(images, labels, *batch(archive.test), tuple(_text(name) for name in names))
 
 
 def _text(name: Any) -> str:
     """Archives written by Python 2 have bytes where others have text."""
-    return name.decode() if isinstance(name, bytes) else str(name)
-
-
-class _ArraysOnly(pickle.Unpickler):
-    """A reader of pickles that can make numpy arrays and nothing else."""
-
-    _ALLOWED = frozenset(
-        (module, name)
-        for home in ("numpy._core", "numpy.core")
-        for module, name in ((f"{home}.multiarray", "_reconstruct"), ("numpy", "ndarray"), ("numpy", "dtype"))
-    ) | {("_codecs", "encode")}
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in self._ALLOWED:
-            raise ValueError(f"the file wants to run {module}.{name}: it is no archive of CIFAR, and is refused")
-        if name == "_reconstruct":
-            return np.zeros(0).__reduce__()[0]  # the same function whatever numpy calls its module
-        return super().find_class(module, name)
-
-
-def read_arrays(file: IO[bytes]) -> Any:
-    """The content of a pickle of arrays; anything else in it is refused before it runs."""
-    try:
-        return _ArraysOnly(file, encoding="bytes").load()
-    except (pickle.UnpicklingError, EOFError, KeyError, IndexError, AttributeError) as error:
-        raise ValueError(f"a file of CIFAR cannot be read: {error}") from error
+    return name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name)

@@ -42,7 +42,7 @@ class Distilled(Method):
 
     def begin(self, task: ClassTask) -> None:
         self.old = task.labels.start
-        if self.old:
+        if self.old and not self.engine.replaying:  # when a run is rebuilt, ``end`` would drop it at once
             self.scaffold["teacher"] = self.frozen_copy()
         super().begin(task)
 
@@ -56,7 +56,7 @@ class Distilled(Method):
         self.engine.train(self, self.loss, self.rows(task), self.settings.plan(first=not task.index), fixed=self.taught)
 
     def end(self, task: ClassTask) -> None:
-        if self.old:
+        if "teacher" in self.scaffold:
             del self.scaffold["teacher"]  # it has done its work, and would double the checkpoint
 
     def taught(self, images: Tensor) -> Tensor:

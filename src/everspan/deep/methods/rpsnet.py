@@ -240,11 +240,13 @@ class RPSNet(Distilled):
             shape = self.settings.widths, self.settings.modules, self.engine.mean.numel()
             grid = Grid(*shape).to(self.engine.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             self.network = cast(ExpandableNetwork, grid)
-        if self.old:  # what the network was before this task: teacher, and where every candidate starts from
+        if self.old and not self.engine.replaying:  # the network before this task: teacher, and every candidate's start
             self.scaffold["teacher"] = self.grid.copy()
         self.grid.widen(task.seen)
 
     def learn(self, task: ClassTask) -> None:
+        if self.engine.replaying:
+            return  # no path makes a module: which modules are at work comes with the weights
         if not task.index:
             self.grid.take(self.first_path())
             self.train_path(self.rows(task))
@@ -273,12 +275,11 @@ class RPSNet(Distilled):
         best, highest = None, -1.0
         for _ in range(self.settings.candidates):
             path = self.random_path()
-            if not self.engine.replaying:
-                self.start_over()
+            self.start_over()
             self.grid.keep()
             self.grid.take(path)
             self.train_path(rows, trial_epochs)
-            if judged_on is not None and not self.engine.replaying:
+            if judged_on is not None:
                 reached = self.judge(judged_on)
                 if reached > highest:
                     best, highest = {name: t.clone() for name, t in self.network.state_dict().items()}, reached
