@@ -33,13 +33,17 @@ FEATURES = "features:"  # an entry that learns a run and saves its features, for
 
 QUEUE = (
     ("hlll_rr-best-1993", "two encoders after every task: does refinement keep 80.0 on average and 71.0 at the end?"),
-    ("hlll_rr-best-1993-encoders=1-refine_epochs=170", "one encoder: 78.5 and 69.0?"),
+    ("hlll_rr-best-1993-encoders=1", "one encoder: 78.5 and 69.0?"),
     ("features:hlll-best-1993", "for the linear step: accuracy against certified dimensions of ten encoders' features"),
-    ("hlll_rr-best-1993-refined=one-refine_epochs=170", "is it better to refine the two encoders in turn?"),
+    ("hlll_rr-best-1993-refined=all-refine_epochs=100", "is it better to train both encoders in every refinement?"),
+    (
+        "hlll_rr-best-1993-encoders=1-refine_memory=2-refine_epochs=130",
+        "old images twice: does one encoder forget less?",
+    ),
     ("hlll_rr-best-1994", "the second class order"),
-    ("hlll_rr-best-1994-encoders=1-refine_epochs=170", "the second class order"),
+    ("hlll_rr-best-1994-encoders=1", "the second class order"),
     ("hlll_rr-best-1995", "the third class order"),
-    ("hlll_rr-best-1995-encoders=1-refine_epochs=170", "the third class order"),
+    ("hlll_rr-best-1995-encoders=1", "the third class order"),
     ("hlll-paper-1994-start=previous", "the warm start alone, beside order 1993"),
     ("hlll-paper-1995-start=previous", "the warm start alone, beside order 1993"),
     ("hlll-paper-1994-start=previous-auxiliary=1", "both of DER's habits, beside order 1993"),

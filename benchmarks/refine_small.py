@@ -26,7 +26,7 @@ CASES = {
     "H-LLL, six encoders in the end": {"method": "hlll"},
     "one encoder": ONE,
     "two encoders": ONE | {"encoders": 2},
-    "two encoders in turn": ONE | {"encoders": 2, "refined": "one"},
+    "two encoders in turn": ONE | {"encoders": 2, "refined": "in-turn"},
     "one, without labels": ONE | {"refine_labels": 0.0},
     "one, without features": ONE | {"feature_matching": 0.0},
     "one, twice the rate": ONE | {"refine_learning_rate": 0.2},

@@ -19,7 +19,7 @@ from everspan.scenarios import ClassScenario
 from ._common import image_set, make_engine, make_method
 from ._runs import finished
 
-KEPT = {"classifier": "kept", "start": "previous", "refine_epochs": 2, "refined": "one"}
+KEPT = {"classifier": "kept", "start": "previous", "refine_epochs": 2, "refined": "in-turn"}
 
 
 def refining(monkeypatch, **settings):
@@ -46,7 +46,7 @@ def refining(monkeypatch, **settings):
     return method.eval()
 
 
-@pytest.mark.parametrize("refined", ["one", "all"])
+@pytest.mark.parametrize("refined", ["in-turn", "all"])
 @pytest.mark.parametrize("encoders", [1, 2])
 def test_no_more_encoders_are_kept_than_asked_for(encoders, refined):
     method, scenario = make_method("hlll-rr", encoders=encoders, **(KEPT | {"refined": refined}))

@@ -27,7 +27,10 @@ from ._runs import FAST, Stop, finished, outcome, stopped_after
         ("hlll", {"classifier_epochs": 2, "checkpoint_precision": "bf16"}),
         ("hlll-rr", {"encoders": 1, "refine_epochs": 3, "recipe": "best", "flip_test": False}),
         ("hlll-rr", {"encoders": 2, "refined": "all", "refine_epochs": 2, "recipe": "best", "flip_test": False}),
-        ("hlll-rr", {"refined": "one", "refine_epochs": 3, "classifier_epochs": 2, "refine_augment": "crop:1,cutmix"}),
+        (
+            "hlll-rr",
+            {"refined": "in-turn", "refine_epochs": 3, "classifier_epochs": 2, "refine_augment": "crop:1,cutmix"},
+        ),
         ("replay", {}),
         ("finetune", {}),
         (

@@ -1,16 +1,17 @@
 """H-LLL with representation refinement (Sections 2.2 and 2.3): at most ``encoders`` encoders after every task.
 
 A task adds an encoder f_t beside the frozen ones, exactly as in H-LLL. When there is one encoder too many, refinement
-replaces every old encoder g by an encoder g', and f_t is removed. Together the g' must know what all of these knew. The
-linear theory asks for a small subspace V' near every learned feature. Here it becomes a loss of three terms:
+replaces an old encoder g by an encoder g', and f_t is removed; the old encoders take turns. What is left must know what
+all of these knew. The linear theory asks for a small subspace V' near every learned feature. Here it becomes a loss of
+three terms:
 
-- the share of the variance of g(x) and f_t(x) that a linear map of all g'(x) does not explain (``feature_matching``);
+- the share of the variance of g(x) and f_t(x) that a linear map of g'(x) does not explain (``feature_matching``);
 - the distance to the class probabilities of the unrefined network (distillation, Hinton et al. 2015);
 - cross-entropy with the labels and a balanced softmax (``refine_labels``).
 
 g' starts from the weights of g, so that it reproduces g before the first step. The images are those of the task and of
 the memory, strongly augmented and mixed. The unrefined network answers for the same augmented image (Beyer et al.
-2022). With ``refined="one"`` a refinement replaces only one old encoder, and they take turns.
+2022). With ``refined="all"`` every refinement trains all encoders.
 """
 
 from __future__ import annotations
@@ -35,8 +36,10 @@ class HLLLRRSettings(HLLLSettings):
     """Settings of H-LLL, and of the refinement after every task."""
 
     encoders: int = setting(2, "encoders that are kept after every task")
-    refined: Literal["all", "one"] = setting("all", "old encoders that a refinement trains: all, or one in turn")
-    refine_epochs: int = setting(100, "epochs of a refinement")
+    refined: Literal["in-turn", "all"] = setting(
+        "in-turn", "old encoders that a refinement trains: one in turn, or all"
+    )
+    refine_epochs: int = setting(170, "epochs of a refinement")
     refine_learning_rate: float = setting(0.1, "largest learning rate of a refinement")
     refine_weight_decay: float = setting(5e-4, "weight decay of a refinement")
     refine_temperature: float = setting(2.0, "temperature at which the two networks' probabilities are compared")
@@ -61,7 +64,7 @@ class HLLLRR(HLLL):
     recipes = {  # noqa: RUF012
         "paper": {},
         "best": BEST,
-        "fast": BEST | FAST | {"rotation": 0.0, "refine_epochs": 30},
+        "fast": BEST | FAST | {"rotation": 0.0, "refine_epochs": 52},
     }
     settings: HLLLRRSettings
 
