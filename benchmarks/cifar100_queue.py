@@ -38,7 +38,7 @@ QUEUE = (
     ("hlll_rr-best-1993-refined=all-refine_epochs=100", "is it better to train both encoders in every refinement?"),
     (
         "hlll_rr-best-1993-encoders=1-refine_memory=2-refine_epochs=130",
-        "old images twice: does one encoder forget less?",
+        "old images twice: less forgetting?",
     ),
     ("hlll_rr-best-1994", "the second class order"),
     ("hlll_rr-best-1994-encoders=1", "the second class order"),

@@ -51,7 +51,7 @@ def collect(name, arguments):
     from everspan.scenarios import load_images
 
     results = cifar100.run_one(name, arguments)
-    model = IncrementalModel.load(arguments.work / name)
+    model = IncrementalModel.load(arguments.work / name, allow_code=True)
     images = load_images("cifar100", arguments.data_dir)
     order = {label: i for i, label in enumerate(results["class_order"])}
     place = np.array([order[label] for label in images.names])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -10,76 +12,43 @@ from pathlib import Path
 
 try:
     import fcntl
-except ImportError:  # Windows, where a file that is open cannot be removed
+except ImportError:  # Windows: leftovers of stopped processes stay
     fcntl = None  # type: ignore[assignment]
-
-_ENDING = ".part"
-_ENDINGS = (_ENDING, f"{_ENDING}-journal")
 
 
 @contextmanager
-def part_beside(target: Path) -> Iterator[Path]:
+def part_beside(target: Path, mode: int = 0o666) -> Iterator[Path]:
     """Yield a new, empty file in the target's folder; remove it at the end if it is still there.
 
     The file is locked while it is in use, so that `remove_leftovers` of another process leaves it alone.
     """
-    part, handle = _locked_part(target)
+    while True:
+        part = target.with_name(f"{_stem(target)}.{secrets.token_hex(6)}.part")
+        handle = os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode)
+        if _lock(handle) is not False and part.exists():  # else a cleaner took it before it was locked
+            break
+        os.close(handle)
     try:
+        if fcntl is None:
+            os.close(handle)  # an open file cannot be renamed
         yield part
     finally:
+        if fcntl is not None:
+            os.close(handle)
         with suppress(OSError):
             part.unlink(missing_ok=True)
-        os.close(handle)
 
 
-def _locked_part(target: Path) -> tuple[Path, int]:
-    while True:
-        part = target.with_name(f".{target.name}.{secrets.token_hex(6)}{_ENDING}")
-        handle = os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
-        if _lock(handle) and part.exists():  # else a cleaner took it for a leftover before it was locked
-            return part, handle
-        os.close(handle)
-
-
-def _lock(handle: int) -> bool:
-    """Whether nobody else holds the lock of an open file; it is held from now on."""
+def remove_leftovers(target: Path) -> None:
+    """Remove the parts of a target that stopped processes left: nobody holds their locks."""
     if fcntl is None:
-        return True
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks
-        return True
-    return True
-
-
-def remove_leftovers(target: Path) -> list[Path]:
-    """Remove files that stopped processes left beside a target; return those that were removed."""
-    start, removed = f".{target.name}.", []
-    with suppress(OSError), os.scandir(target.parent) as entries:
-        for entry in entries:
-            if entry.name.startswith(start) and entry.name.endswith(_ENDINGS) and entry.is_file(follow_symlinks=False):
-                path = Path(entry.path)
-                if _remove_if_abandoned(path):
-                    removed.append(path)
-    return removed
-
-
-def _remove_if_abandoned(path: Path) -> bool:
-    try:
-        handle = os.open(path, os.O_RDWR)
-    except OSError:
-        return False
-    try:
-        if not _lock(handle):
-            return False
-        path.unlink()
-        return True
-    except OSError:
-        return False
-    finally:
-        os.close(handle)
+        return
+    earlier = re.compile(rf"\.{re.escape(target.name)}\.\w+\.part(-journal)?")  # names that earlier versions gave
+    with suppress(OSError):
+        for name in os.listdir(target.parent):
+            is_part = name.startswith(_stem(target)) and name.endswith((".part", ".part-journal"))
+            if is_part or earlier.fullmatch(name):
+                _remove_if_abandoned(target.parent / name)
 
 
 def sync_folder(folder: Path) -> None:
@@ -90,3 +59,31 @@ def sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def _stem(target: Path) -> str:
+    """The beginning of the names of a target's parts: short, and different for different targets."""
+    return f".{target.name[:40]}.{hashlib.blake2b(os.fsencode(target.name), digest_size=4).hexdigest()}"
+
+
+def _remove_if_abandoned(part: Path) -> None:
+    with suppress(OSError):
+        handle = os.open(part, os.O_RDWR | os.O_NOFOLLOW)
+        try:
+            if _lock(handle):
+                part.unlink()
+        finally:
+            os.close(handle)
+
+
+def _lock(handle: int) -> bool | None:
+    """Lock an open file until it is closed: False if somebody else has the lock, None where there are no locks."""
+    if fcntl is None:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # some network file systems
+        return None
+    return True

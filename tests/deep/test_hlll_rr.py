@@ -180,7 +180,7 @@ def test_a_refined_network_is_exported_as_it_predicts(tmp_path, data):
     finished(data, tmp_path / "run", method="hlll-rr", encoders=1, recipe="best", flip_test=True, refine_epochs=2)
     with np.load(data) as arrays:
         images = arrays["test_images"]
-    model = IncrementalModel.load(tmp_path / "run")
+    model = IncrementalModel.load(tmp_path / "run", allow_code=True)
     probabilities = model.predict_proba(images)
     model.export(tmp_path / "model.pt2")
     program = torch.export.load(tmp_path / "model.pt2").module()

@@ -98,7 +98,8 @@ def learn(
     if path.is_dir() or not path.absolute().parent.is_dir():
         raise StoreError(f"{path}: is a folder, or would be in one that is not there")
     while True:
-        report, model, source = Learned(path), open_model(path) if path.exists() else None, TableFile.open(table)
+        report, source = Learned(path), TableFile.open(table, memory)
+        model = open_model(path) if path.exists() else None
         scan = _scanned(source, model, report, task_column, target_column, kind, drop, progress)
         if model is None:
             model = _new_model(scan.preparation, dict(parameters or {}))

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import secrets
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
+from ..atomic import part_beside, remove_leftovers
 from ..store import StoreError, opened
-
-try:
-    import fcntl
-except ImportError:  # Windows: parts of writers that died stay
-    fcntl = None  # type: ignore[assignment]
 
 
 @contextmanager
@@ -46,70 +40,15 @@ def whole(out: Path, *read: str | Path) -> Iterator[Path]:
                 raise StoreError(f"{out}: is what is read: name another file to write")
         if _is_store(target):
             raise StoreError(f"{out}: holds a model: name another file to write")
-    _remove_left_parts(target)
-    with _part_of(target) as part:
-        yield part
-
-
-@contextmanager
-def _part_of(target: Path) -> Iterator[Path]:
-    """An empty file beside the target with a name of its own, locked while it is written; then it is the target."""
     mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
-    while True:
-        part = target.with_name(f"{_stem(target)}.{secrets.token_hex(4)}.part")
-        file = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600)
-        if _lock(file) is not False and part.exists():  # nobody took it for one that was left
-            break
-        os.close(file)
-    try:
-        if fcntl is None:
-            os.close(file)  # an open file cannot be replaced
+    remove_leftovers(target)
+    with part_beside(target, 0o666 if mode is None else 0o600) as part:
         yield part
         if mode is not None:
             part.chmod(mode)
-        if fcntl is not None:
-            os.fsync(file)
+        with part.open("rb") as file:
+            os.fsync(file.fileno())
         part.replace(target)
-    finally:
-        if fcntl is not None:
-            os.close(file)
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
-
-
-def _stem(target: Path) -> str:
-    """How the names of a target's parts begin: short, and different for different targets."""
-    return f".{target.name[:40]}.{hashlib.blake2b(os.fsencode(target.name), digest_size=4).hexdigest()}"
-
-
-def _remove_left_parts(target: Path) -> None:
-    """Remove the parts of writers that are gone: they are not locked."""
-    if fcntl is None:
-        return
-    stem = _stem(target)
-    with suppress(OSError):
-        for name in os.listdir(target.parent):
-            if name.startswith(stem) and name.endswith(".part"):
-                with suppress(OSError):
-                    file = os.open(target.parent / name, os.O_RDWR | os.O_NOFOLLOW)
-                    try:
-                        if _lock(file):
-                            (target.parent / name).unlink()
-                    finally:
-                        os.close(file)
-
-
-def _lock(file: int) -> bool | None:
-    """Lock an open file until it is closed: whether that went well, None where there are no locks."""
-    if fcntl is None:
-        return None
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # some file systems of a network
-        return None
-    return True
 
 
 def _is_store(path: Path) -> bool:

@@ -23,8 +23,6 @@ _FIRST_LINE = 1 << 24  # bytes of the first line at most
 _ROWS = 1 << 16  # rows of a batch at most
 _PARQUET_ROWS = 1 << 14  # rows of Parquet that are decoded at once, at most
 _CELLS = 1 << 18  # and cells
-_PROBE = 64  # rows of Parquet that say how large rows are
-_LONG_TEXT = 64  # bytes from which texts of Parquet are read as they are in its dictionary
 _DECOMPRESSED = 1 << 29  # bytes of a compressed Arrow batch that are always allowed
 _DELIMITERS = ",\t;|"
 MOST_COLUMNS = 200_000
@@ -185,38 +183,20 @@ class TableFile:
 
 
 def _parquet_batches(path: Path, columns: list[str], budget: int) -> Iterator[Any]:
-    """Batches of a Parquet file that take about ``budget`` bytes, by the size of its first rows.
+    """Batches of a Parquet file that take about ``budget`` bytes.
 
-    Long texts are read as places in a dictionary: a text of a megabyte may stand in every row of a small file.
+    Texts are read as places in a dictionary: a text of a megabyte may stand in every row of a small file.
     """
-    sizes, row = _sizes_of_first_rows(path, columns, budget)
-    long = [name for name, size in sizes.items() if size > _LONG_TEXT]
-    row = max(row, sum(8.0 if name in long else max(8.0, size) for name, size in sizes.items()))
-    rows = max(1, min(int(budget / row), _PARQUET_ROWS, _CELLS // len(columns)))
-    with _streamed(path, long) as file:
+    with _streamed(path) as file:
+        texts = [field.name for field in file.schema_arrow if field.name in columns and _kind_of(field.type) == TEXT]
+        groups = [file.metadata.row_group(place) for place in range(file.metadata.num_row_groups)]
+        share = len(columns) / max(1, len(file.schema_arrow))
+        row = max((share * group.total_byte_size / group.num_rows for group in groups if group.num_rows > 0), default=0)
+    rows = max(1, min(int(budget / max(row, 8.0 * len(columns))), _PARQUET_ROWS, _CELLS // len(columns)))
+    with _streamed(path, texts) as file:
         for batch in file.iter_batches(batch_size=rows, columns=columns):
             batch.validate(full=True)
             yield batch
-
-
-def _sizes_of_first_rows(path: Path, columns: list[str], budget: int) -> tuple[dict[str, float], float]:
-    """The bytes of a value of every column, from a few rows; and those of a row where row groups are largest."""
-    with _streamed(path) as file:
-        groups = [file.metadata.row_group(place) for place in range(file.metadata.num_row_groups)]
-        share = len(columns) / max(1, len(file.schema_arrow))
-        largest = max(
-            (share * group.total_byte_size / group.num_rows for group in groups if group.num_rows > 0), default=0.0
-        )
-        found = dict.fromkeys(columns, 0.0)
-        for rows in (1, _PROBE):  # one row first: it may be very long
-            if rows * sum(found.values()) <= budget:
-                batch = next(file.iter_batches(batch_size=rows, columns=columns), None)
-                if batch is not None and len(batch):
-                    found = {
-                        name: values.nbytes / len(batch) if _kind_of(values.type) == TEXT else 8.0
-                        for name, values in columns_of(batch).items()
-                    }
-    return found, largest
 
 
 def _streamed(path: Path, as_dictionary: Sequence[str] = ()) -> Any:

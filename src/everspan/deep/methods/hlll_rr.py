@@ -36,9 +36,7 @@ class HLLLRRSettings(HLLLSettings):
     """Settings of H-LLL, and of the refinement after every task."""
 
     encoders: int = setting(2, "encoders that are kept after every task")
-    refined: Literal["in-turn", "all"] = setting(
-        "in-turn", "old encoders that a refinement trains: one in turn, or all"
-    )
+    refined: Literal["in-turn", "all"] = setting("in-turn", "encoders that a refinement trains: one in turn, or all")
     refine_epochs: int = setting(170, "epochs of a refinement")
     refine_learning_rate: float = setting(0.1, "largest learning rate of a refinement")
     refine_weight_decay: float = setting(5e-4, "weight decay of a refinement")
