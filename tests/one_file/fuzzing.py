@@ -178,6 +178,13 @@ def _many_long_texts():
     return sink.getvalue()
 
 
+def _texts_that_become_long():
+    sink = io.BytesIO()
+    texts = pa.DictionaryArray.from_arrays(np.repeat([0, 1], [100, 1900]), ["short", "long text " * 100_000])
+    pq.write_table(_small_table(text=texts), sink, compression="zstd")
+    return sink.getvalue()
+
+
 def _claimed_terabyte():
     content = bytearray(sound_table("stream", "zstd"))
     messages = pa.ipc.MessageReader.open_stream(bytes(content))
@@ -194,6 +201,7 @@ BOMBS = {
     "200 columns of long texts in a Parquet file": _many_long_texts,
     "a text of a megabyte in every row of an Arrow file": lambda: _long_texts_in("arrow"),
     "a text of a megabyte in every row of a Parquet file": lambda: _long_texts_in("parquet"),
+    "texts of a Parquet file that are long after a hundred rows": _texts_that_become_long,
 }
 
 

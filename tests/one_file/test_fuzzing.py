@@ -28,9 +28,16 @@ def test_damaged_arrow_and_parquet_files_are_one_line_and_end_no_process():
     assert done.peak < 1e9
 
 
-def test_a_small_file_that_is_large_in_memory_takes_little_of_it():
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a text of a megabyte in every row of a Parquet file",
+        "texts of a Parquet file that are long after a hundred rows",
+    ],
+)
+def test_a_small_file_that_is_large_in_memory_takes_little_of_it(name):
     """Two gigabytes of texts in a Parquet file of some kilobytes; others are in benchmarks/strange_tables.py."""
-    place = list(BOMBS).index("a text of a megabyte in every row of a Parquet file")
+    place = list(BOMBS).index(name)
     done = Strange("fuzzing.bomb", place, place + 1)
     assert done.crashed == {}
     assert done.codes == {0: 1}
