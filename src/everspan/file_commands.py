@@ -304,7 +304,7 @@ def _forget(options: argparse.Namespace) -> int:
     else:
         done = forget(options.file, options.tasks)
     left, width = len(done.model.history_), done.model.representation_.dimension
-    print(f"forgot {len(set(options.tasks)):,}; {left:,} tasks and {width} dimensions are left in {options.file}")
+    print(f"forgot {done.count:,}; {left:,} tasks and {width} dimensions are left in {options.file}")
     for note in done.notes:
         print(f"  {note}")
     return 0

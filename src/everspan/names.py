@@ -6,6 +6,7 @@ A name is text, a number, a truth value, None, a date, a time, a UUID, or a tupl
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Hashable, Iterator
 from contextlib import suppress
 from datetime import UTC, date, datetime
@@ -91,7 +92,7 @@ def plain(name: Any) -> Any:
         name = name.item()
     if name is None or isinstance(name, bool | int):
         return name
-    if isinstance(name, str):
+    if isinstance(name, str) and not _SURROGATES.search(name):
         return str.__str__(name)  # what it is equal to, if it is of a kind that prints otherwise
     if isinstance(name, float):
         return {"float": name.hex()}
@@ -107,6 +108,9 @@ def plain(name: Any) -> Any:
         f"{name!r:.60} cannot be stored: names are text, numbers, truth values, dates, times down to a microsecond, "
         "UUIDs or tuples of them"
     )
+
+
+_SURROGATES = re.compile("[\ud800-\udfff]")  # halves of characters, which UTF-8 has not
 
 
 def _canonical(name: Any) -> Any:

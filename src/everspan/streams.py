@@ -27,9 +27,11 @@ def while_read() -> Iterator[None]:
     try:
         yield
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        sys.stdout, sys.stderr = before
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            sys.stdout, sys.stderr = before
 
 
 def data_output() -> TextIO:
@@ -116,7 +118,8 @@ class _Printed:
         try:
             action()
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self._out.fileno())
+            with open(os.devnull, "w") as nobody:
+                os.dup2(nobody.fileno(), self._out.fileno())
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._out, name)

@@ -40,6 +40,7 @@ names = st.one_of(
     st.uuids(),
     st.tuples(st.text(max_size=2), st.integers()),
     st.binary(max_size=3),
+    st.text(st.characters(categories=["Cs", "L"]), min_size=1, max_size=3),
     st.sampled_from([np.str_("n"), np.int8(3), np.datetime64("2026-11-19"), np.datetime64("2026-11-19T01", "ns")]),
 )
 LABELS = {

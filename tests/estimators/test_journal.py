@@ -212,6 +212,38 @@ def test_of_two_models_of_one_file_the_second_to_save_is_refused(tmp_path):
     first.save(tmp_path / "other.everspan")
 
 
+def test_a_model_that_was_saved_into_a_copy_is_not_locked_out_of_its_own_file(tmp_path):
+    path, twin, stream = tmp_path / "a.everspan", tmp_path / "b.everspan", list(tasks(6))
+    _after(stream, 4).save(path)
+    model = LifelongRegressor.load(path)
+    shutil.copy(path, twin)
+    model.save(twin)
+    model.learn_task(*stream[4][1:], task="later")
+    model.save(path)  # nobody else has changed it
+    model.save(twin)
+    check_same(LifelongRegressor.load(path), model)
+    other = LifelongRegressor.load(path)
+    other.learn_task(*stream[5][1:], task="other")
+    other.save(path)
+    with pytest.raises(StaleError):
+        model.save(path)
+
+
+def test_files_of_format_1_are_told_apart(tmp_path):
+    """They have no identity, and their counts of changes are equal."""
+    kept = Path(__file__).parents[1] / "one_file" / "formats" / "format-1.everspan"
+    one, other = tmp_path / "a.everspan", tmp_path / "b.everspan"
+    for path in (one, other):
+        shutil.copy(kept, path)
+    model, late = LifelongClassifier.load(one), LifelongClassifier.load(one)
+    model.save(other)  # another file is replaced, as any other would be
+    again = LifelongClassifier.load(one)
+    again.forget("s3")
+    again.save(one)
+    with pytest.raises(StaleError):
+        late.save(one)  # the file was brought to format 2 and changed meanwhile
+
+
 @pytest.mark.parametrize("gone", ["file", "folder", "replaced"])
 def test_a_file_that_is_removed_or_replaced_while_it_is_written_is_an_error(tmp_path, gone):
     (tmp_path / "shop").mkdir()
@@ -262,7 +294,7 @@ def test_the_log_says_what_a_service_needs_to_know(tmp_path, caplog):
     with pytest.raises(StaleError):
         Journal(tmp_path / "b.everspan", second).learned(["late"])
     said = [record.getMessage().split(": ")[1] for record in caplog.records]
-    assert [what.split()[0] for what in said] == ["made", "healed", "committed", "another", "committed", "refused"]
+    assert [what.split()[0] for what in said] == ["made", "healed,", "committed", "another", "committed", "refused"]
 
 
 WORKER = """

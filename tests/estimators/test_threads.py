@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import sys
 import threading
 from functools import cache
 
@@ -266,3 +267,34 @@ def test_a_parameter_set_on_a_large_model_reaches_the_tasks_that_were_read(on_di
         model.set_params(old_tasks="freeze")
     assert "_on_disk" in vars(lazy)
     assert lazy.decision_function(PROBE, task=3).tobytes() == whole.decision_function(PROBE, task=3).tobytes()
+
+
+def test_a_model_is_copied_while_others_predict():
+    """Their caches come into the state while it is copied."""
+    model = KINDS[0]()
+    learn_all(model, stream(KINDS[0], 6))
+    stop, errors = threading.Event(), []
+
+    def ask():
+        while not stop.is_set():
+            vars(model).pop("_cache", None)
+            vars(model).pop("_resolved", None)
+            model.predict(PROBE, task=model.tasks_[0])
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for _ in range(300):
+            try:
+                copy.copy(model)
+            except RuntimeError as error:
+                errors.append(error)
+    finally:
+        stop.set()
+        sys.setswitchinterval(before)
+        for thread in threads:
+            thread.join()
+    assert not errors

@@ -166,3 +166,15 @@ def test_predictions_in_one_pass_are_those_of_every_task(kind):
     for name in list(itertools.islice(model.tasks_, 39)):
         model.forget(name)
     assert len(score(X[:3], tasks=[model.tasks_[0]] * 3)) == 3
+
+
+def test_learning_stops_as_soon_as_it_is_told_to():
+    told, stream = [], list(LinearStream(d=6, k=2, tasks=60, rows=40, seed=1))
+
+    def until():
+        told.append(len(told))
+        return len(told) == 3  # only once
+
+    events = LifelongClassifier().learn_tasks(stream, until=until)
+    assert 3 <= len(events) < 30
+    assert [event.task for event in events] == [name for name, _, _ in stream[: len(events)]]

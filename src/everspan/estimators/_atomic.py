@@ -79,7 +79,9 @@ class Atomic(BaseEstimator):  # type: ignore[misc]
 
     def __getstate__(self) -> Any:
         self._load_tasks()
-        state = {name: value for name, value in super().__getstate__().items() if name not in _UNSHARED}
+        view = object.__new__(type(self))
+        view.__dict__ = dict(self.__dict__)  # at once: threads that predict put their caches into the original
+        state = {name: value for name, value in super(Atomic, view).__getstate__().items() if name not in _UNSHARED}
         shared = {name: copy(state[name]) for name in (*_GROWING, "_label_set_of", "_saved") if name in state}
         return state | shared
 

@@ -304,6 +304,7 @@ class TaskStream(LifelongEstimator):
         self, X: Array, y: Any, weight: Array | None, task: Hashable, foreseen: Fit | None = None
     ) -> TaskEvent:
         if task is not None and "history_" in self.__dict__ and task in self._places:
+            self.__dict__.get("_texts", {}).pop(task, None)  # `everspan learn` notes again which texts the task has
             return self._update_rows(X, y, weight, task)
         self._make_room(task)
         return self._learn_rows(X, y, weight, task, foreseen)

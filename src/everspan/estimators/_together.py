@@ -127,8 +127,8 @@ class StreamTogether(UpdatedStream):
         ahead = max(8, self.history_.reused_in_a_row(_TOGETHER)) if "history_" in self.__dict__ else 8
         waiting = source.take(ahead)
         while waiting:
-            learned = self._learn_waiting(waiting, events, until)
-            if until is not None and until():
+            learned, stopped = self._learn_waiting(waiting, events, until)
+            if stopped:
                 return events
             ahead = min(2 * ahead, _TOGETHER) if learned == len(waiting) else 8
             waiting = waiting[learned:]
@@ -138,8 +138,8 @@ class StreamTogether(UpdatedStream):
 
     def _learn_waiting(
         self, waiting: list[tuple[Hashable, Any, Any]], events: list[TaskEvent], until: Callable[[], bool] | None
-    ) -> int:
-        """Learn tasks until what they are tried on changes; how many were learned."""
+    ) -> tuple[int, bool]:
+        """Learn tasks until what they are tried on changes; how many were learned, and whether to stop."""
         with self._lock:  # another thread must not change what the block was fitted on
             block, place = self._fitted(waiting), 0
             known = self.__dict__.get("representation_"), self.__dict__.get("prior_")
@@ -147,10 +147,11 @@ class StreamTogether(UpdatedStream):
                 done = self._commit(partial(type(self)._learn_next, waiting=waiting, block=block, place=place))
                 events += done
                 place += len(done)
-                stale = self.representation_ is not known[0] or self.prior_ is not known[1]
-                if stale or (until is not None and until()):
+                if until is not None and until():
+                    return place, True
+                if self.representation_ is not known[0] or self.prior_ is not known[1]:
                     break
-            return place
+            return place, False
 
     def _learn_next(self, waiting: list[tuple[Hashable, Any, Any]], block: Block | None, place: int) -> list[TaskEvent]:
         """Learn the task at this place, and those behind it that the features serve as well."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..atomic import remove_leftovers
-from ..store import StoreError, Writer, backup, checked_rows, opened, reading, reason, version_of
+from ..store import Contents, Writer, arrays_of, backup, checked_rows, facts_of, reading, reason, version_of
 from ._learning import preparation_of
-from ._opening import estimator_of
+from ._opening import kind_of
 from ._texts import without_texts
 
 
@@ -23,33 +24,37 @@ class Checked:
 
 
 def check(path: str | Path) -> Checked:
-    """Read a whole file and verify it: SQLite's structure, every checksum, every size, every reference."""
+    """Read a whole file as it is at one moment and verify it: structure, checksums, sizes and references."""
     found = Checked(Path(path))
-    with opened(path) as connection:
-        for (line,) in connection.execute("PRAGMA integrity_check(20)"):
-            if line != "ok":
-                found.problems.append(f"SQLite: {line}")
-        for table in ("about", "arrays", "tasks", "predictors"):
-            found.rows[table] = 0
+    with reading(path) as connection:
+        found.problems += [f"SQLite: {line}" for (line,) in _integrity(connection) if line != "ok"]
+        rows = {table: _checked(connection, table, found) for table in ("about", "arrays", "tasks", "predictors")}
+        if not found.problems:
             try:
-                for _ in checked_rows(connection, table):
-                    found.rows[table] += 1
-            except Exception as error:  # whatever a damaged file does, the other tables are looked at
-                found.problems.append(reason(error))
-    if not found.problems:
-        try:
-            _load_all(path)
-        except StoreError as error:
-            found.problems.append(str(error).removeprefix(f"{path}: "))
+                contents = Contents(facts_of(connection), arrays_of(connection), rows["tasks"], rows["predictors"])
+                model = kind_of(contents.about, path)._from_contents(contents)
+                if hasattr(model, "table_"):
+                    without_texts(preparation_of(model, path), [], model._texts.values())  # raises at a wrong size
+            except ValueError as error:
+                found.problems.append(str(error).removeprefix(f"{path}: "))
     return found
 
 
-def _load_all(path: str | Path) -> Any:
-    model = estimator_of(path).load(path)
-    tasks: int = len(model.history_)  # a large file's tasks are read now
-    if hasattr(model, "table_"):
-        without_texts(preparation_of(model, path), [], model._texts.values())  # raises if their sizes are wrong
-    return tasks
+def _integrity(connection: sqlite3.Connection) -> Iterable[tuple[str]]:
+    return connection.execute("PRAGMA integrity_check(20)")
+
+
+def _checked(connection: sqlite3.Connection, table: str, found: Checked) -> list[tuple[Any, ...]]:
+    """The rows of a table; what is wrong with them is noted, and the other tables are looked at as well."""
+    rows: list[tuple[Any, ...]] = []
+    try:
+        rows.extend(checked_rows(connection, table))
+    except sqlite3.OperationalError:  # in use by another process: nothing is wrong with the file
+        raise
+    except (ValueError, LookupError, TypeError, RecursionError, sqlite3.DatabaseError) as error:
+        found.problems.append(reason(error))
+    found.rows[table] = len(rows)
+    return rows
 
 
 def compact(path: str | Path) -> tuple[int, int]:
@@ -58,7 +63,6 @@ def compact(path: str | Path) -> tuple[int, int]:
     with reading(path) as connection:
         version = version_of(connection)
     before = target.stat().st_size
-    remove_leftovers(target.resolve())
     writer = Writer(path, version)
     try:
         writer.compact()

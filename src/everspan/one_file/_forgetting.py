@@ -17,9 +17,10 @@ from ._texts import without_texts
 
 @dataclass
 class Forgotten:
-    """What `forget` did: the model that is left, and what could not be removed."""
+    """What `forget` did: the model that is left, how many tasks are gone, and what could not be removed."""
 
     model: Any
+    count: int
     notes: list[str] = field(default_factory=list)
 
 
@@ -37,12 +38,12 @@ def forget(path: str | Path, tasks: Sequence[str]) -> Forgotten:
         for name in names:
             model.forget(name)
         if hasattr(model, "table_"):
-            gone = [texts.pop(name, None) for name in names]
-            model.table_ = without_texts(preparation_of(model, path), gone, texts.values())
+            gone, left = [texts.get(name) for name in names], [texts.get(name) for name in model._places]
+            model.table_ = without_texts(preparation_of(model, path), gone, left)
         journal = Journal(path, model)
         try:
             journal.rewrite()
-            return Forgotten(model, notes)
+            return Forgotten(model, len(names), notes)
         except StaleError:
             continue
         finally:
@@ -68,8 +69,11 @@ def _what_stays(model: Any, names: list[Any]) -> list[str]:
         )
     if hasattr(model, "table_"):
         notes.append("numbers are still centred and scaled as over all rows of the first table")
-        if any(name not in getattr(model, "_texts", {}) for name in names) and _has_texts(model):
-            notes.append("the file is of an earlier version, which did not note which task has which texts: they stay")
+        if any(name not in getattr(model, "_texts", {}) for name in model._places) and _has_texts(model):
+            notes.append(
+                "texts of text columns stay: of some tasks nobody noted which they have (they were learned by an "
+                "earlier version or in Python)"
+            )
     return [*notes, "--rebuild TABLE removes all of it"] if notes else []
 
 
@@ -97,7 +101,11 @@ def rebuild(
     while True:
         old = open_model(path)
         names = [named(old._places, task) for task in dict.fromkeys(tasks)]
-        model = _learned_anew(path, old, names, tables, folder, progress)
+        skipped: set[str] = set()
+        model = _learned_anew(path, old, names, tables, folder, progress, skipped)
+        unknown = [name for name in names if name not in old._places and name not in skipped]
+        if unknown:
+            raise StoreError(f"{path}: task {unknown[0]!r:.60} is neither in the file nor in the tables")
         missing = [name for name in old._places if name not in model._places and name not in names]
         if missing:
             raise TableError(
@@ -106,18 +114,24 @@ def rebuild(
             )
         try:
             model._saved = write(path, model._loadable_contents(), old._saved)
-            return Forgotten(model)
+            return Forgotten(model, len(names))
         except StaleError:
             continue
 
 
 def _learned_anew(
-    path: str | Path, old: Any, names: list[Any], tables: Sequence[str | Path], folder: Path | None, progress: Any
+    path: str | Path,
+    old: Any,
+    names: list[Any],
+    tables: Sequence[str | Path],
+    folder: Path | None,
+    progress: Progress | None,
+    skipped: set[str],
 ) -> Any:
     before, gone = preparation_of(old, path), frozenset(map(str, names))
     model = type(old)(**old.get_params(deep=False))
     for number, table in enumerate(tables):
-        source = _Others(**vars(TableFile.open(table)), task=before.task_column, gone=gone)
+        source = _Others(**vars(TableFile.open(table)), task=before.task_column, gone=gone, met=skipped)
         scan = _first_scan(source, before) if not number else Scan.again(source, preparation_of(model, path))
         if not number:
             model.table_ = scan.preparation.facts()
@@ -146,6 +160,7 @@ class _Others(TableFile):
 
     task: str = ""
     gone: frozenset[str] = frozenset()
+    met: set[str] = field(default_factory=set)  # those of them that the table has
 
     def batches(self, columns: Sequence[str], **options: Any) -> Iterator[Any]:
         import pyarrow as pa
@@ -153,4 +168,6 @@ class _Others(TableFile):
 
         gone = pa.array(sorted(self.gone), pa.string())
         for batch in super().batches(columns, **options):
-            yield batch.filter(pc.invert(pc.is_in(batch.column(self.task), gone)))
+            left_out = pc.is_in(batch.column(self.task), gone)
+            self.met.update(batch.column(self.task).filter(left_out).unique().to_pylist())
+            yield batch.filter(pc.invert(left_out))

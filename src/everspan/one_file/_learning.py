@@ -109,7 +109,16 @@ def learn(
             )
         try:
             tasks = Grouped(source, scan, memory=memory, folder=folder)
-            Work(path, model, scan.preparation, report, all_rows, len(scan.counts), memory, progress).do(tasks)
+            Work(
+                path,
+                model,
+                scan.preparation,
+                report,
+                all_rows=all_rows,
+                tasks=len(scan.counts),
+                memory=memory,
+                progress=progress,
+            ).do(tasks)
         except _OtherTable:
             continue
         report.rows, report.seconds = sum(scan.counts), time.perf_counter() - started
@@ -202,6 +211,7 @@ class Work:
     to_file: bool = True
     done: int = 0
     journal: Journal | None = None
+    committed: dict[Any, int] = field(default_factory=dict)  # bytes of digests of the tasks that were learned here
 
     def do(self, tasks: Iterable[Task]) -> None:
         try:
@@ -237,11 +247,12 @@ class Work:
 
     def _take_up(self) -> None:
         """Load the file as another process left it; all of the table is learned anew if that is another file."""
-        before, known = self.model.table_, self.model.__dict__.get("_saved")
+        before = self.model.table_
         self.model = open_model(self.path)
-        replaced = known is not None and known.identity != self.model._saved.identity
-        if replaced or getattr(self.model, "table_", None) != before:
-            raise _OtherTable(f"{self.path}: another process has put another file in its place")
+        seen: dict[Any, bytes] = getattr(self.model, "_seen", {})
+        lost = any(len(seen.get(task, b"")) < size for task, size in self.committed.items())
+        if lost or getattr(self.model, "table_", None) != before:
+            raise _OtherTable(f"{self.path}: another file, or an older copy, was put in its place")
 
     def _close(self) -> None:
         if self.journal is not None:
@@ -286,6 +297,7 @@ class Work:
             self.journal = Journal(self.path, self.model)  # a new file has all in it at once
         else:
             self.journal.learned(learned)
+        self.committed |= {task: len(seen) for task, (seen, _) in learned.items()}
 
     def _texts_with(self, name: str, X: Any) -> bytes | None:
         """Which texts of text columns the rows of a task have, these rows among them; None without such columns."""

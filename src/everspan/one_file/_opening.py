@@ -28,15 +28,16 @@ def open_model(path: str | Path) -> Any:
     >>> type(model).__name__
     'LifelongRegressor'
     """
-    return estimator_of(path).load(path)
-
-
-def estimator_of(path: str | Path) -> Any:
-    """The class of the estimator in a file."""
     with reading(path) as connection:
-        kind = _KINDS.get(str(facts_of(connection)["kind"]))
-        if kind is None:
-            raise StoreError(f"{path}: holds a kind of model that this everspan has not")
+        kind = kind_of(facts_of(connection), path)
+    return kind.load(path)
+
+
+def kind_of(facts: dict[str, Any], path: str | Path) -> Any:
+    """The class of the estimator that a file says it holds."""
+    kind = _KINDS.get(str(facts["kind"]))
+    if kind is None:
+        raise StoreError(f"{path}: holds a kind of model that this everspan has not")
     return kind
 
 

@@ -23,9 +23,12 @@ def texts_with(before: bytes | None, X: Any, known: Preparation) -> bytes | None
 def without_texts(known: Preparation, gone: Iterable[bytes | None], left: Iterable[bytes | None]) -> dict[str, Any]:
     """The facts of a preparation after tasks were forgotten: a text that only they had has no name any more.
 
-    ``gone`` and ``left`` are the bits of the forgotten tasks and of all others, None where a task has none.
+    ``gone`` and ``left`` are the bits of the forgotten tasks and of all others. None stands for a task whose texts
+    nobody noted. If one of these is left, every text stays.
     """
-    facts, positions = known.facts(), known.text_positions
+    facts, positions, left = known.facts(), known.text_positions, list(left)
+    if None in left:
+        return facts
     size = (len(positions) + 7) // 8
     only = np.unpackbits(_array(gone, size) & ~_array(left, size))
     for place, (column, value, _) in enumerate(positions):

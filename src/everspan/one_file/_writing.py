@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..atomic import part_beside, remove_leftovers
+from ..atomic import part_beside, remove_leftovers, sync_folder
 from ..store import StoreError, opened
 
 
@@ -49,6 +49,7 @@ def whole(out: Path, *read: str | Path) -> Iterator[Path]:
         with part.open("rb") as file:
             os.fsync(file.fileno())
         part.replace(target)
+        sync_folder(target.parent)
 
 
 def _is_store(path: Path) -> bool:

@@ -3,7 +3,7 @@
 What a file holds is in docs/format.md. This package knows tables, arrays and names; the estimators say what they mean.
 """
 
-from ._connection import StaleError, StoreError, Version, opened, reading, reason, state_of, version_of
+from ._connection import StaleError, StoreError, Version, opened, reading, reason, version_of
 from ._format import (
     APPLICATION,
     FORMAT,
@@ -51,7 +51,6 @@ __all__ = [
     "reading",
     "reason",
     "replace_all",
-    "state_of",
     "task_rows",
     "version_of",
     "write",

@@ -32,14 +32,16 @@ class StaleError(StoreError):
 
 @dataclass
 class Version:
-    """Which file this is, and what state of it is known.
+    """Which file this is, and which state of it is known.
 
-    Every transaction gives the file a new random state, so that a copy, a file put in its place and a file that others
-    changed are told from the one that was read. During a transaction two states are known: before and after.
+    Every transaction gives the file a new random state. So a copy, another file in its place, and a file that others
+    changed are different states. During a transaction two states are known: before and after. ``past`` has the states
+    that a model was loaded from or saved in: it may be saved over any of them.
     """
 
     identity: str
     states: set[str] = field(default_factory=set)
+    past: set[str] = field(default_factory=set)
 
     def require(self, path: Path, connection: sqlite3.Connection) -> None:
         """Raise `StaleError` unless the file is in the state that is known."""
@@ -47,11 +49,11 @@ class Version:
 
     def require_same(self, path: Path, found: Version) -> None:
         """Raise `StaleError` unless what was found is the state that is known."""
-        if not found.states <= self.states:
+        if found.identity != self.identity or not found.states <= self.states:
             raise StaleError(f"{path}: another process has changed it meanwhile: load it again")
 
     def __copy__(self) -> Version:
-        return Version(self.identity, set(self.states))
+        return Version(self.identity, set(self.states), set(self.past))
 
 
 def new_token() -> str:
@@ -59,14 +61,18 @@ def new_token() -> str:
 
 
 def version_of(connection: sqlite3.Connection) -> Version:
-    identity = _fact(connection, "identity")
-    return Version(identity if isinstance(identity, str) else "", {state_of(connection)})
+    """The identity and state of a file. Format 1 has neither: its inode and its number of changes stand in."""
+    identity, state = _fact(connection, "identity"), _fact(connection, "state")
+    if not isinstance(identity, str):
+        (path,) = (row[2] for row in connection.execute("PRAGMA database_list") if row[1] == "main")
+        identity = inode_of(Path(path)) if Path(path).exists() else "removed"
+    return Version(identity, {state if isinstance(state, str) else f"change {_fact(connection, 'change')!r:.40}"})
 
 
-def state_of(connection: sqlite3.Connection) -> str:
-    """The random state of a file; of format 1, which has none, the number of its changes."""
-    state = _fact(connection, "state")
-    return state if isinstance(state, str) else f"change {_fact(connection, 'change')!r:.40}"
+def inode_of(target: Path) -> str:
+    """What tells a file from others as long as it is there: its device and inode."""
+    found = target.stat()
+    return f"inode {found.st_dev}:{found.st_ino}"
 
 
 def _fact(connection: sqlite3.Connection, key: str) -> object:
@@ -108,7 +114,7 @@ def opened(path: str | os.PathLike[str]) -> Iterator[sqlite3.Connection]:
             check_store(path, connection)
             connection.execute("PRAGMA query_only = ON")
             if interrupted and not any(journal.exists() for journal in interrupted):
-                log.info("%s: healed: what an interrupted process left half done was taken back or finished", target)
+                log.info("%s: healed, or finished by its writer: the journal beside it is gone", target)
             log.debug("%s: opened", target)
             yield connection
     except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import stat
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -20,6 +21,7 @@ from ._connection import (
     absolute,
     check_store,
     connect,
+    inode_of,
     journals_of,
     log,
     new_token,
@@ -57,18 +59,22 @@ def write(
 def _write_over(path: str | os.PathLike[str], contents: Contents, known: Version | None) -> Version:
     """In one transaction, after what others are doing with the file."""
     with opened(path) as connection:
-        version = version_of(connection)
-    if known is not None and known.identity == version.identity:
-        version = known  # which raises if others have changed it
+        found = version_of(connection)
+    same = known is not None and known.identity in (found.identity, inode_of(absolute(path)))
+    if same and known is not None:
+        if not found.states <= known.states | known.past:
+            raise StaleError(f"{path}: another process has changed it meanwhile: load it again")
+        found.past = known.past  # one set: an interrupt after the commit leaves the new state in it
+        known.past |= known.states
     else:
         log.warning("%s: another model is replaced", path)
-    writer = Writer(path, version)
+    writer = Writer(path, found)
     try:
-        with writer.transaction(replace=known is not version) as connection:
+        with writer.transaction(replace=not same) as connection:
             replace_all(connection, contents)
     finally:
         writer.close()
-    return version
+    return found
 
 
 def _write_new(path: str | os.PathLike[str], target: Path, contents: Contents) -> Version:
@@ -97,6 +103,8 @@ def _write_new(path: str | os.PathLike[str], target: Path, contents: Contents) -
 
 def put_in_place(part: Path, target: Path) -> None:
     """Give a finished file its name; FileExistsError if something has it."""
+    if target.exists():
+        raise FileExistsError(target)
     with part.open("rb+") as file:
         os.fsync(file.fileno())
     for journal in journals_of(target):  # of a file that is gone: SQLite would apply it to this one
@@ -106,8 +114,6 @@ def put_in_place(part: Path, target: Path) -> None:
     except FileExistsError:
         raise
     except OSError:  # a file system without links
-        if target.exists():
-            raise FileExistsError(target) from None
         part.replace(target)
     sync_folder(target.parent)
 
@@ -123,7 +129,7 @@ class Writer:
         """Of a file of which this version is known."""
         self.path, self.version = Path(path), version
         self._target = absolute(path)
-        self._file = (0, 0)  # device and inode
+        self._file = ""
         self._connection: sqlite3.Connection | None = None
 
     def open(self) -> sqlite3.Connection:
@@ -156,7 +162,6 @@ class Writer:
         With ``replace`` the file becomes another one: it gets a new identity.
         """
         connection, state = self.open(), new_token()
-        identity = new_token() if replace or not self.version.identity else self.version.identity
         try:
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -165,8 +170,11 @@ class Writer:
                 change = _change_of(connection)
                 if format_of(connection) < FORMAT:
                     to_format_2(connection)
+                    replace = True
+                identity = new_token() if replace else self.version.identity
                 yield connection
                 put_facts(connection, {"identity": identity, "state": state, "change": change + 1})
+                self.version.past.add(state)
                 self.version.states.add(state)  # an interrupt may come after the commit and before the next line
                 connection.execute("COMMIT")
             except BaseException:
@@ -201,12 +209,11 @@ class Writer:
         if self._file_now() != self._file:
             raise StaleError(f"{self.path}: was removed or replaced while it was written to")
 
-    def _file_now(self) -> tuple[int, int]:
+    def _file_now(self) -> str:
         try:
-            found = self._target.stat()
+            return inode_of(self._target)
         except OSError:
             raise StaleError(f"{self.path}: was removed while it was written to") from None
-        return found.st_dev, found.st_ino
 
 
 def _change_of(connection: sqlite3.Connection) -> int:
@@ -221,8 +228,11 @@ def backup(path: str | os.PathLike[str], out: str | os.PathLike[str]) -> None:
     if not target.parent.is_dir():
         raise StoreError(f"{out}: there is no folder {Path(out).parent}")
     try:
+        if target.exists():
+            raise FileExistsError(target)
         remove_leftovers(target)
-        with opened(path) as source, part_beside(target) as part:
+        mode = stat.S_IMODE(os.stat(path).st_mode)
+        with opened(path) as source, part_beside(target, mode) as part:
             with closing(sqlite3.connect(part)) as copy:
                 copy.execute("PRAGMA journal_mode = OFF")
                 source.backup(copy)

@@ -8,7 +8,7 @@ takes to have few files open. The files have no names where the system allows it
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -41,7 +41,6 @@ class Grouped:
     scan: Scan
     memory: int = MEMORY
     folder: Path | None = None
-    progress: Callable[[int], None] | None = None
 
     def __iter__(self) -> Iterator[tuple[str, Array, NDArray[Any]]]:
         """Name, rows as numbers, and labels of every task."""
@@ -81,7 +80,7 @@ class Grouped:
     def _kept_rows(self) -> Iterator[Any]:
         import pyarrow.compute as pc
 
-        known, done = self.scan.preparation, 0
+        known = self.scan.preparation
         columns = [*(column.name for column in known.columns), known.target_column, known.task_column]
         table = replace(self.table, memory=min(self.memory, self.table.memory))
         for batch in table.batches(
@@ -89,9 +88,6 @@ class Grouped:
         ):
             labelled = _labelled(batch.column(known.target_column))
             yield batch.filter(pc.and_(batch.column(known.task_column).is_valid(), labelled))
-            done += len(batch)
-            if self.progress is not None:
-                self.progress(done)
 
     def _write(self, files: list[IO[bytes]], parts: NDArray[np.intp]) -> None:
         """Write rows to the files of their parts; those of other parts are left for another pass."""
