@@ -104,7 +104,7 @@ class Outcome:
     refinement: Any = None
 
 
-@one_thread()
+@one_thread
 def learn(
     labels: Labels,
     representation: Representation,

@@ -229,6 +229,22 @@ def test_a_model_that_was_saved_into_a_copy_is_not_locked_out_of_its_own_file(tm
         model.save(path)
 
 
+def test_two_models_that_save_to_one_path_do_not_overwrite_each_other_by_turns(tmp_path):
+    """The first replaces what was there, as `save` says; from then on each of them knows whose file it was."""
+    path, stream = tmp_path / "a.everspan", list(tasks(12))
+    one, other = _after(stream, 4), _after(stream[5:], 4)
+    one.save(path)
+    other.save(path)
+    with pytest.raises(StaleError, match="another process has changed it"):
+        one.save(path)
+    check_same(LifelongRegressor.load(path), other)
+    loaded = LifelongRegressor.load(path)
+    _after(stream, 2).save(path)
+    with pytest.raises(StaleError):
+        loaded.save(path)
+    loaded.save(tmp_path / "elsewhere.everspan")
+
+
 def test_files_of_format_1_are_told_apart(tmp_path):
     """They have no identity, and their counts of changes are equal."""
     kept = Path(__file__).parents[1] / "one_file" / "formats" / "format-1.everspan"

@@ -15,9 +15,10 @@ import pytest
 
 from everspan import LifelongClassifier
 from everspan.one_file import _learning, check, compact, export, forget, learn, open_model, preparation_of, rebuild
-from everspan.store import StaleError, StoreError
+from everspan.store import StaleError, StoreError, _writing
 from everspan.tables import TableError
 
+from ..estimators.test_saving import with_fact
 from ..hot_journals import copy_of_a_killed
 from .faults import state
 from .fuzzing import run
@@ -276,6 +277,45 @@ def test_texts_of_tasks_that_python_learned_are_not_erased(path):
     assert b"Xanadu" in path.read_bytes()
 
 
+@pytest.mark.parametrize("how", ["replaced", "removed"])
+@pytest.mark.parametrize("command", [forget, rebuild])
+def test_forget_does_not_write_over_a_file_that_was_put_in_its_place(path, tmp_path, monkeypatch, how, command):
+    from everspan.one_file import _forgetting
+
+    shops(12, 20, seed=3).to_csv(tmp_path / "other.csv", index=False)
+    learn(tmp_path / "other.everspan", tmp_path / "other.csv")
+    expected, name = state(tmp_path / "other.everspan"), f"_{command.__name__}"
+    change = getattr(_forgetting, name)
+
+    def changed(target, model, *given):
+        if how == "replaced" and (tmp_path / "other.everspan").exists():
+            (tmp_path / "other.everspan").replace(path)
+        elif how == "removed":
+            path.unlink()
+        return change(target, model, *given)
+
+    monkeypatch.setattr(_forgetting, name, changed)
+    with pytest.raises(StoreError, match=r"another file was put in its place|there is no such file"):
+        command(path, ["s3"], *([[tmp_path / "a.csv"]] if command is rebuild else []))
+    assert not path.exists() if how == "removed" else state(path) == expected
+
+
+def test_forget_tries_again_when_another_process_learns_meanwhile(path, tmp_path, monkeypatch):
+    from everspan.one_file import _forgetting
+
+    shops(12, 5, seed=3).to_csv(tmp_path / "more.csv", index=False)
+    change, learned = _forgetting._forget, []
+
+    def changed(target, model, tasks):
+        if not learned:
+            learned.append(learn(path, tmp_path / "more.csv"))
+        return change(target, model, tasks)
+
+    monkeypatch.setattr(_forgetting, "_forget", changed)
+    forget(path, ["s3"])
+    assert sorted(open_model(path).tasks_) == sorted(f"s{i}" for i in range(12) if i != 3)
+
+
 def test_rebuild_refuses_a_name_that_nobody_knows_and_takes_one_that_was_forgotten(path, tmp_path):
     before = path.read_bytes()
     with pytest.raises(StoreError, match="'typo' is neither in the file nor in the tables"):
@@ -404,6 +444,40 @@ def test_predictions_of_two_files_are_not_mixed_into_one_answer(tmp_path, monkey
     assert code == 2
     assert "another file was put in its place" in errors
     assert not out.exists()
+
+
+def test_a_backup_to_a_full_disk_does_not_blame_the_file(path):
+    code, _, errors = run("backup", path, "/dev/full/x")
+    assert code == 2
+    assert "there is no folder /dev/full" in errors
+    error = sqlite3.OperationalError("database or disk is full")
+    error.sqlite_errorcode = 13
+    failing = type("Failing", (), {"backup": lambda self, copy: (_ for _ in ()).throw(error)})()
+    with pytest.raises(StoreError, match="copy: cannot be written: database or disk is full"):
+        _writing._copy(failing, None, "copy")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("identity", [1]),
+        ("state", 7),
+        ("change", -5),
+        ("tasks", 10.0),
+        ("label_sets", [{"dtype": "<U3", "labels": ['"no"', '"no"']}]),
+    ],
+)
+def test_check_looks_at_facts_whose_checksums_were_mended(path, key, value):
+    with_fact(path, key, lambda _: value)
+    code, said, errors = run("check", path)
+    assert code in (1, 2), said
+    assert "Traceback" not in said + errors
+
+
+def test_an_error_is_one_line_whatever_the_file_is_called(tmp_path):
+    code, _, errors = run("show", tmp_path / "two\nlines.everspan")
+    assert code == 2
+    assert errors.count("\n") == 1
 
 
 def test_a_file_that_is_locked_is_not_called_damaged(path, monkeypatch):

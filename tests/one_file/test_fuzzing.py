@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from everspan.one_file import learn
@@ -42,6 +44,20 @@ def test_a_small_file_that_is_large_in_memory_takes_little_of_it(name):
     assert done.crashed == {}
     assert done.codes == {0: 1}
     assert done.peak < 1e9
+
+
+def test_parquet_whose_pages_may_be_as_large_as_their_long_texts_is_refused(tmp_path):
+    """A file of 9 kB took 1.2 GB, and one of 64 kB took 10 GB."""
+    text = "z" * 2_000_000
+    columns = {"task": ["a", "b"] * 50, "x": np.arange(100.0), "text": [text + str(i) for i in range(100)]}
+    table = pa.table(columns | {"y": ["u", "v", "v", "u"] * 25})
+    pq.write_table(table, tmp_path / "a.parquet", compression="zstd")
+    code, _, errors = run("learn", tmp_path / "a.everspan", tmp_path / "a.parquet", "--quiet", "--memory", "50MB")
+    assert code == 2
+    assert "write it with row groups of at most 67 MB" in errors
+    pq.write_table(table, tmp_path / "a.parquet", compression="zstd", row_group_size=10)
+    code, _, errors = run("learn", tmp_path / "a.everspan", tmp_path / "a.parquet", "--quiet", "--memory", "50MB")
+    assert code == 0, errors
 
 
 def test_very_many_columns(tmp_path):

@@ -17,7 +17,7 @@ from ..lifelong import Rules, refine
 from ..representation import LinearRepresentation
 from ..spread import HalfspaceSpread, Spread
 from ..tasks import Array, Rows, Table, TaskEvent
-from ..threads import one_thread
+from ..threads import LOCK, limited
 from ._base import LifelongEstimator
 from ._checked import checked_count
 from ._memory import RowMemory
@@ -190,7 +190,7 @@ class ClassIncrementalClassifier(ClassifierMixin, LifelongEstimator):  # type: i
         codes, known = np.searchsorted(classes, pool.labels), self.representation_
         rows = known.lift(centred)
         basis = known.basis if isinstance(known, LinearRepresentation) else np.eye(rows.shape[1])
-        with one_thread():
+        with LOCK, limited():
             fit = fit_multinomial(rows, codes, pool.weights(), basis, pool.aside)
         check_finite(fit.coef, fit.intercept)
         self.coef_, self.intercept_, self.error_ = fit.coef @ fit.basis.T, fit.intercept, fit.error

@@ -67,6 +67,9 @@ def _restore(model: Any, contents: Contents) -> None:
     """The shared state; the tasks too, where the contents have them."""
     about, arrays = contents.about, contents.arrays
     _require_finite(arrays)
+    _require(type(about["tasks"]) is int, "tasks")
+    _require(all(isinstance(about.get(name, ""), str) for name in ("identity", "state")), "identity or state")
+    _require(type(about.get("change", 0)) is int and about.get("change", 0) >= 0, "change")
     columns = about["columns"]
     _require(type(columns) is int and columns >= 1, "columns")
     model.n_features_in_ = columns
@@ -86,6 +89,7 @@ def _restore(model: Any, contents: Contents) -> None:
         model.table_ = about["table"]
     if hasattr(model, "_note_label_sets"):
         model._label_sets = [labels_of(text) for text in about["label_sets"]]
+        _require(all(len(set(labels.tolist())) == len(labels) for labels in model._label_sets), "label_sets")
         model._note_label_sets()
     if "memory" in about:
         _restore_memory(model, about, arrays)

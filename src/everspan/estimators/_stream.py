@@ -121,7 +121,7 @@ class TaskStream(LifelongEstimator):
         if is_mark(tasks) and self._shares():
             self.prior_ = self._learned_prior() or self.prior_
 
-    @one_thread()
+    @one_thread
     def _learned_prior(self) -> Prior | None:
         """From the tasks with much doubt; from all that are kept in columns, where those are most tasks."""
         common = 2 * len(self.predictors_.doubtful(2)) >= len(self.predictors_)

@@ -162,7 +162,7 @@ class StreamTogether(UpdatedStream):
         task, X, y = waiting[place]
         return [self._learn(X, y, task, None, block.fit(place) if block else None)]
 
-    @one_thread()
+    @one_thread
     def _fitted(self, tasks: list[tuple[Hashable, Any, Any]]) -> Block | None:
         """The fits on the features at hand of those tasks that can be fitted together; None where there are none."""
         started, known, rules = time.perf_counter(), self.__dict__.get("representation_"), self._rules()

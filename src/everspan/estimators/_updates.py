@@ -99,7 +99,7 @@ class UpdatedStream(TaskStream):
         direction, intercept = self._direction(index, rules)
         return self.representation_.scores(self.representation_.lift(rows.X), direction) + intercept
 
-    @one_thread()
+    @one_thread
     def _update(self, index: int, rows: Rows, rules: Rules, used: int, drifted: bool, alone: bool = True) -> Assessment:
         """Bring a predictor up to date with more rows of its task, of which it has used so many; its error on them."""
         own, known, constant = self.predictors_.at(index), self.representation_, bool(self.fit_intercept)

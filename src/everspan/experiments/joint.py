@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 _PENALTY = 0.1
 
 
-@one_thread()
+@one_thread
 def joint_training(X: Array, y: Array, k: int, start: Array | None = None, steps: int = 60) -> tuple[Array, Array]:
     """Logistic regression of m tasks on k shared directions, all fitted together by L-BFGS.
 

@@ -20,7 +20,7 @@ STEP = 1.03  # the search ends where the fewest labels are known to within this 
 MOST = 10_000_000
 
 
-@one_thread()
+@one_thread
 def all_at_once(X: Array, y: Array, k: int, steps: int = 500) -> Array:
     """Least squares of m tasks on k shared directions, fitted together (Du et al. 2020).
 
@@ -134,7 +134,7 @@ RIVALS: dict[str, Callable[[LinearStream, int, int], Array]] = {
 }
 
 
-@one_thread()
+@one_thread
 def labels_needed(name: str, stream: LinearStream, k: int, epsilon: float) -> int | None:
     """The fewest labels in all, equally many a task, with which this rival has every task within epsilon.
 

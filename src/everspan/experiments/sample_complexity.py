@@ -125,7 +125,7 @@ class Piece(NamedTuple):
     seed: int
 
 
-@one_thread()
+@one_thread
 def count(piece: Piece) -> dict[str, float]:
     """Labels of one method on one stream, and the worst task's true error."""
     place = piece.place

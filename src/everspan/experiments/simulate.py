@@ -85,7 +85,7 @@ def lifelong_methods(settings: Settings) -> dict[str, LifelongClassifier]:
     }
 
 
-@one_thread()
+@one_thread
 def trial(settings: Settings, index: int) -> dict[str, dict[str, list[float]]]:
     """All methods on one stream: a value a task for every panel."""
     stream = LinearStream(settings.d, settings.k, settings.m, settings.n, seed=settings.seed * 100_003 + index)

@@ -60,7 +60,7 @@ class Settings:
         simulate.Settings(self.d, self.k, self.m, self.n, self.epsilon, self.trials, self.seed)
 
 
-@one_thread()
+@one_thread
 def trial(settings: Settings, index: int) -> dict[str, dict[str, list[float]]]:
     """All methods on one stream: a value a task for every panel."""
     s = settings

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,24 +31,36 @@ def forget(path: str | Path, tasks: Sequence[str]) -> Forgotten:
     Predictors, events, digests of rows, the features learned from them, and the texts that no other task has are gone
     afterwards. The prior is learned anew. Notes say what stays.
     """
+    return _again(path, lambda model: _forget(path, model, tasks))
+
+
+def _again(path: str | Path, change: Callable[[Any], Forgotten]) -> Forgotten:
+    """Change a file; again if another process has changed it meanwhile, but not if another file is in its place."""
+    first = None
     while True:
         model = open_model(path)
-        names = _known_names(path, model, tasks)
-        notes = _what_stays(model, names)
-        texts: dict[Any, bytes] = dict(getattr(model, "_texts", {}))
-        for name in names:
-            model.forget(name)
-        if hasattr(model, "table_"):
-            gone, left = [texts.get(name) for name in names], [texts.get(name) for name in model._places]
-            model.table_ = without_texts(preparation_of(model, path), gone, left)
-        journal = Journal(path, model)
-        try:
-            journal.rewrite()
-            return Forgotten(model, len(names), notes)
-        except StaleError:
-            continue
-        finally:
-            journal.close()
+        first = first or model._saved.identity
+        if model._saved.identity != first and not first.startswith("inode "):  # format 1 has no identity of its own
+            raise StaleError(f"{path}: another file was put in its place meanwhile: nothing was changed")
+        with suppress(StaleError):
+            return change(model)
+
+
+def _forget(path: str | Path, model: Any, tasks: Sequence[str]) -> Forgotten:
+    names = _known_names(path, model, tasks)
+    notes = _what_stays(model, names)
+    texts: dict[Any, bytes] = dict(getattr(model, "_texts", {}))
+    for name in names:
+        model.forget(name)
+    if hasattr(model, "table_"):
+        gone, left = [texts.get(name) for name in names], [texts.get(name) for name in model._places]
+        model.table_ = without_texts(preparation_of(model, path), gone, left)
+    journal = Journal(path, model)
+    try:
+        journal.rewrite()
+        return Forgotten(model, len(names), notes)
+    finally:
+        journal.close()
 
 
 def _known_names(path: str | Path, model: Any, tasks: Sequence[str]) -> list[Any]:
@@ -98,25 +111,30 @@ def rebuild(
     forgotten tasks. The tables need rows of every other task, else nothing changes. The file changes in one
     transaction at the end.
     """
-    while True:
-        old = open_model(path)
-        names = [named(old._places, task) for task in dict.fromkeys(tasks)]
-        skipped: set[str] = set()
-        model = _learned_anew(path, old, names, tables, folder, progress, skipped)
-        unknown = [name for name in names if name not in old._places and name not in skipped]
-        if unknown:
-            raise StoreError(f"{path}: task {unknown[0]!r:.60} is neither in the file nor in the tables")
-        missing = [name for name in old._places if name not in model._places and name not in names]
-        if missing:
-            raise TableError(
-                f"{path}: the tables have no rows of {len(missing):,} other tasks, such as {missing[0]!r:.60}, which a "
-                "rebuild would lose: name all tables that were learned, or forget these tasks too"
-            )
-        try:
-            model._saved = write(path, model._loadable_contents(), old._saved)
-            return Forgotten(model, len(names))
-        except StaleError:
-            continue
+    return _again(path, lambda old: _rebuild(path, old, tasks, tables, folder, progress))
+
+
+def _rebuild(
+    path: str | Path,
+    old: Any,
+    tasks: Sequence[str],
+    tables: Sequence[str | Path],
+    folder: Path | None,
+    progress: Progress | None,
+) -> Forgotten:
+    names, skipped = [named(old._places, task) for task in dict.fromkeys(tasks)], set[str]()
+    model = _learned_anew(path, old, names, tables, folder, progress, skipped)
+    unknown = [name for name in names if name not in old._places and name not in skipped]
+    if unknown:
+        raise StoreError(f"{path}: task {unknown[0]!r:.60} is neither in the file nor in the tables")
+    missing = [name for name in old._places if name not in model._places and name not in names]
+    if missing:
+        raise TableError(
+            f"{path}: the tables have no rows of {len(missing):,} other tasks, such as {missing[0]!r:.60}, which a "
+            "rebuild would lose: name all tables that were learned, or forget these tasks too"
+        )
+    model._saved = write(path, model._loadable_contents(), old._saved, same=True)
+    return Forgotten(model, len(names))
 
 
 def _learned_anew(

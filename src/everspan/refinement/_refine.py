@@ -200,7 +200,8 @@ def refine(
     features = checked_matrix(W, "W")
     scale = checked_radii(radii, len(features))
     unit, rows = normalised(features, scale)
-    with one_thread_for(rows):
+    lock, limit = one_thread_for(rows)
+    with lock, limit:
         reduction = reduce_rows(rows)
         V, certificate = _refine_reduced(reduction, options, unit)
     return Refinement(**certificate, basis=reduction.lift @ V)
@@ -244,7 +245,8 @@ def refine_gram(
     if scale is not None:
         gram = gram / (scale / finest) / (scale / finest)[:, None]
     gram = 0.5 * gram + 0.5 * gram.T
-    with one_thread_for(gram):
+    lock, limit = one_thread_for(gram)
+    with lock, limit:
         reduction = reduce_gram(gram)
         V, certificate = _refine_reduced(reduction, options, unit)
     combination = reduction.lift @ V
@@ -275,7 +277,8 @@ def smallest_dimension(W: ArrayLike, radius: float, *, tol: float = 1e-8) -> Dim
     features = checked_matrix(W, "W")
     radius, tol = checked_positive(radius, "radius"), checked_positive(tol, "tol")
     unit, rows = normalised(features, None)
-    with one_thread_for(rows):
+    lock, limit = one_thread_for(rows)
+    with lock, limit:
         reduction = reduce_rows(rows, keep_all=True)
         lower, best = _smallest_reduced(reduction, radius / unit, tol)
     basis = reduction.lift @ best

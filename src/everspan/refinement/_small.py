@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
-from ..threads import one_thread
+from ..threads import LOCK, limited
 from ._arrays import Array
 
 
-def one_thread_for(matrix: Array) -> AbstractContextManager[None]:
-    """`one_thread` for features that need it: products of fewer ones start no thread in a current OpenBLAS anyway."""
-    return nullcontext() if len(matrix) <= 12 and matrix.size <= 1024 else one_thread()
+def one_thread_for(matrix: Array) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
+    """The lock and the limit to work under, for features that need one thread.
+
+    Products of fewer features start no thread in a current OpenBLAS.
+    """
+    if len(matrix) <= 12 and matrix.size <= 1024:
+        return nullcontext(), nullcontext()
+    return LOCK, limited()

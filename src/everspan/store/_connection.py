@@ -36,12 +36,14 @@ class Version:
 
     Every transaction gives the file a new random state. So a copy, another file in its place, and a file that others
     changed are different states. During a transaction two states are known: before and after. ``past`` has the states
-    that a model was loaded from or saved in: it may be saved over any of them.
+    that a model was loaded from or saved in: it may be saved over any of them. ``files`` has the identity of the file
+    that it knows at each path.
     """
 
     identity: str
     states: set[str] = field(default_factory=set)
     past: set[str] = field(default_factory=set)
+    files: dict[Path, str] = field(default_factory=dict)
 
     def require(self, path: Path, connection: sqlite3.Connection) -> None:
         """Raise `StaleError` unless the file is in the state that is known."""
@@ -53,7 +55,7 @@ class Version:
             raise StaleError(f"{path}: another process has changed it meanwhile: load it again")
 
     def __copy__(self) -> Version:
-        return Version(self.identity, set(self.states), set(self.past))
+        return Version(self.identity, set(self.states), set(self.past), dict(self.files))
 
 
 def new_token() -> str:
@@ -62,11 +64,17 @@ def new_token() -> str:
 
 def version_of(connection: sqlite3.Connection) -> Version:
     """The identity and state of a file. Format 1 has neither: its inode and its number of changes stand in."""
+    path = _path_of(connection)
     identity, state = _fact(connection, "identity"), _fact(connection, "state")
     if not isinstance(identity, str):
-        (path,) = (row[2] for row in connection.execute("PRAGMA database_list") if row[1] == "main")
-        identity = inode_of(Path(path)) if Path(path).exists() else "removed"
-    return Version(identity, {state if isinstance(state, str) else f"change {_fact(connection, 'change')!r:.40}"})
+        identity = inode_of(path) if path.exists() else "removed"
+    if not isinstance(state, str):
+        state = f"change {_fact(connection, 'change')!r:.40}"
+    return Version(identity, {state}, files={path: identity})
+
+
+def _path_of(connection: sqlite3.Connection) -> Path:
+    return Path(next(row[2] for row in connection.execute("PRAGMA database_list") if row[1] == "main"))
 
 
 def inode_of(target: Path) -> str:
@@ -177,6 +185,8 @@ def said(error: BaseException, target: Path, otherwise: str) -> str:
             "a process was stopped while it wrote to it: open it once where it may be written, and it heals itself "
             f"({reason(error)})"
         )
+    if code == _CANNOT_OPEN and not os.access(target, os.R_OK):
+        return "may not be read by this user"
     return f"{otherwise}: {reason(error)}"
 
 

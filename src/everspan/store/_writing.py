@@ -32,54 +32,74 @@ from ._connection import (
 )
 from ._format import APPLICATION, FORMAT, SCHEMAS, Contents, format_of, put_all, put_facts, replace_all, to_format_2
 
+_FULL, _IO_ERROR = 13, 10  # primary result codes of SQLite
+
 
 def write(
-    path: str | os.PathLike[str], contents: Contents, known: Version | None = None, *, new: bool = False
+    path: str | os.PathLike[str],
+    contents: Contents,
+    known: Version | None = None,
+    *,
+    new: bool = False,
+    same: bool = False,
 ) -> Version:
     """Put contents into a file and return its version.
 
     ``known`` is the version of the file that the contents came from. If that file is at this path and others have
-    changed it since, it stays: `StaleError`. Another everspan file is replaced; with ``new`` it is not.
+    changed it since, or put another one in its place, it stays: `StaleError`. Another everspan file is replaced; with
+    ``new`` there must be no file, with ``same`` only that one.
     """
     target = absolute(path)
     if not target.parent.is_dir():
-        raise StoreError(f"{path}: there is no folder {Path(path).parent}")
+        raise StoreError(f"{path}: there is no folder {target.parent}")
     if target.is_dir():
         raise StoreError(f"{path}: is a folder")
     if not target.exists():
+        if same:
+            raise StaleError(f"{path}: was removed meanwhile")
         try:
-            return _write_new(path, target, contents)
+            return _write_new(path, target, contents, known)
         except FileExistsError:
             pass  # another process was faster
     if new:
         raise StaleError(f"{path}: another process has made it meanwhile")
-    return _write_over(path, contents, known)
+    return _write_over(path, target, contents, known, same)
 
 
-def _write_over(path: str | os.PathLike[str], contents: Contents, known: Version | None) -> Version:
+def _write_over(
+    path: str | os.PathLike[str], target: Path, contents: Contents, known: Version | None, same: bool
+) -> Version:
     """In one transaction, after what others are doing with the file."""
     with opened(path) as connection:
         found = version_of(connection)
-    same = known is not None and known.identity in (found.identity, inode_of(absolute(path)))
-    if same and known is not None:
-        if not found.states <= known.states | known.past:
-            raise StaleError(f"{path}: another process has changed it meanwhile: load it again")
+    known = known or Version("", files={})
+    descends = known.identity in (found.identity, inode_of(target))
+    expected = known.files.get(target, found.identity)
+    if (descends and not found.states <= known.states | known.past) or (
+        not descends and (same or expected not in (found.identity, inode_of(target)))
+    ):
+        raise StaleError(f"{path}: another process has changed it meanwhile: load it again")
+    if descends:
         found.past = known.past  # one set: an interrupt after the commit leaves the new state in it
         known.past |= known.states
     else:
         log.warning("%s: another model is replaced", path)
+    found.files = known.files | found.files
     writer = Writer(path, found)
     try:
-        with writer.transaction(replace=not same) as connection:
+        with writer.transaction(replace=not descends) as connection:
             replace_all(connection, contents)
     finally:
         writer.close()
+    found.files[target] = found.identity
     return found
 
 
-def _write_new(path: str | os.PathLike[str], target: Path, contents: Contents) -> Version:
+def _write_new(path: str | os.PathLike[str], target: Path, contents: Contents, known: Version | None) -> Version:
     """Write beside the place, then link: a name has a whole file or none."""
-    version = Version(new_token(), {new_token()})
+    version = Version(new_token(), {new_token()}, files=dict(known.files) if known else {})
+    version.files[target] = version.identity
+    stale = stale_journals_of(target)
     facts = {"identity": version.identity, "state": next(iter(version.states)), "change": 0}
     try:
         remove_leftovers(target)
@@ -92,7 +112,7 @@ def _write_new(path: str | os.PathLike[str], target: Path, contents: Contents) -
                 put_all(connection, contents)
                 put_facts(connection, facts)
                 connection.execute("COMMIT")
-            put_in_place(part, target)
+            put_in_place(part, target, stale)
     except FileExistsError:
         raise
     except (sqlite3.Error, OSError) as error:
@@ -101,14 +121,28 @@ def _write_new(path: str | os.PathLike[str], target: Path, contents: Contents) -
     return version
 
 
-def put_in_place(part: Path, target: Path) -> None:
-    """Give a finished file its name; FileExistsError if something has it."""
-    if target.exists():
+def stale_journals_of(target: Path) -> dict[Path, str]:
+    """Journals of a file that is gone, with their inodes; FileExistsError if it is there."""
+    journals = {}
+    for journal in journals_of(target):
+        with suppress(OSError):
+            journals[journal] = inode_of(journal)
+    if target.exists():  # looked at last: a file that comes now has journals of its own
         raise FileExistsError(target)
+    return journals
+
+
+def put_in_place(part: Path, target: Path, stale: dict[Path, str]) -> None:
+    """Give a finished file its name; FileExistsError if something has it.
+
+    ``stale`` are the journals of an earlier file, which SQLite would apply to this one. They are removed unless another
+    process has put its own in their place.
+    """
     with part.open("rb+") as file:
         os.fsync(file.fileno())
-    for journal in journals_of(target):  # of a file that is gone: SQLite would apply it to this one
-        journal.unlink(missing_ok=True)
+    for journal, inode in stale.items():
+        if journal.exists() and inode_of(journal) == inode:
+            journal.unlink(missing_ok=True)
     try:
         os.link(part, target)  # fails where there is something
     except FileExistsError:
@@ -226,19 +260,27 @@ def backup(path: str | os.PathLike[str], out: str | os.PathLike[str]) -> None:
     """Copy a file as it is at one moment, also while others write into it; nothing is overwritten."""
     target = absolute(out)
     if not target.parent.is_dir():
-        raise StoreError(f"{out}: there is no folder {Path(out).parent}")
+        raise StoreError(f"{out}: there is no folder {target.parent}")
     try:
-        if target.exists():
-            raise FileExistsError(target)
+        stale = stale_journals_of(target)
         remove_leftovers(target)
         mode = stat.S_IMODE(os.stat(path).st_mode)
         with opened(path) as source, part_beside(target, mode) as part:
             with closing(sqlite3.connect(part)) as copy:
                 copy.execute("PRAGMA journal_mode = OFF")
-                source.backup(copy)
-            put_in_place(part, target)
+                _copy(source, copy, out)
+            put_in_place(part, target, stale)
     except FileExistsError as error:
         raise StoreError(f"{out}: is there already: name another file to write") from error
     except OSError as error:
         raise StoreError(f"{out}: cannot be written: {reason(error)}") from error
     log.info("%s: backed up to %s", path, target)
+
+
+def _copy(source: sqlite3.Connection, copy: sqlite3.Connection, out: str | os.PathLike[str]) -> None:
+    try:
+        source.backup(copy)
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF not in (_FULL, _IO_ERROR):
+            raise  # of the source
+        raise StoreError(f"{out}: cannot be written: {reason(error)}") from error

@@ -21,6 +21,7 @@ _LEAST_BLOCK = 1 << 18
 _LINES = 64  # lines like the first that must fit into a block: no row may be longer than a block
 _FIRST_LINE = 1 << 24  # bytes of the first line at most
 _ROWS = 1 << 16  # rows of a batch at most
+_LONG_ROW, _LARGE_GROUP = 1 << 14, 1 << 26  # bytes: of a row with long texts, and of a row group that may have such
 _PARQUET_ROWS = 1 << 14  # rows of Parquet that are decoded at once, at most
 _CELLS = 1 << 18  # and cells
 _DECOMPRESSED = 1 << 29  # bytes of a compressed Arrow batch that are always allowed
@@ -185,11 +186,19 @@ class TableFile:
 def _parquet_batches(path: Path, columns: list[str], budget: int) -> Iterator[Any]:
     """Batches of a Parquet file that take about ``budget`` bytes.
 
-    Texts are read as places in a dictionary: a text of a megabyte may stand in every row of a small file.
+    Texts are read as places in a dictionary: a text of a megabyte may stand in every row of a small file. Where every
+    row has another long text, pages may be as large as their row group: such groups must be small.
     """
     with _streamed(path) as file:
         texts = [field.name for field in file.schema_arrow if field.name in columns and _kind_of(field.type) == TEXT]
         groups = [file.metadata.row_group(place) for place in range(file.metadata.num_row_groups)]
+        for group in groups:
+            long = group.num_rows > 0 and group.total_byte_size / group.num_rows > _LONG_ROW
+            if texts and long and group.total_byte_size > max(_LARGE_GROUP, 16 * budget):
+                raise TableError(
+                    f"{path}: has row groups of {group.total_byte_size / 1e6:,.0f} MB with very long texts: write it "
+                    f"with row groups of at most {_LARGE_GROUP / 1e6:,.0f} MB, or leave these columns out"
+                )
         share = len(columns) / max(1, len(file.schema_arrow))
         row = max((share * group.total_byte_size / group.num_rows for group in groups if group.num_rows > 0), default=0)
     rows = max(1, min(int(budget / max(row, 8.0 * len(columns))), _PARQUET_ROWS, _CELLS // len(columns)))
