@@ -36,14 +36,14 @@ class Version:
 
     Every transaction gives the file a new random state. So a copy, another file in its place, and a file that others
     changed are different states. During a transaction two states are known: before and after. ``past`` has the states
-    that a model was loaded from or saved in: it may be saved over any of them. ``files`` has the identity of the file
-    that it knows at each path.
+    that a model was loaded from or saved in: it may be saved over any of them. ``files`` has the identities of the file
+    that it knows at each path: of one, or of two while it is replaced.
     """
 
     identity: str
     states: set[str] = field(default_factory=set)
     past: set[str] = field(default_factory=set)
-    files: dict[Path, str] = field(default_factory=dict)
+    files: dict[Path, set[str]] = field(default_factory=dict)
 
     def require(self, path: Path, connection: sqlite3.Connection) -> None:
         """Raise `StaleError` unless the file is in the state that is known."""
@@ -55,7 +55,9 @@ class Version:
             raise StaleError(f"{path}: another process has changed it meanwhile: load it again")
 
     def __copy__(self) -> Version:
-        return Version(self.identity, set(self.states), set(self.past), dict(self.files))
+        return Version(
+            self.identity, set(self.states), set(self.past), {path: set(known) for path, known in self.files.items()}
+        )
 
 
 def new_token() -> str:
@@ -70,7 +72,7 @@ def version_of(connection: sqlite3.Connection) -> Version:
         identity = inode_of(path) if path.exists() else "removed"
     if not isinstance(state, str):
         state = f"change {_fact(connection, 'change')!r:.40}"
-    return Version(identity, {state}, files={path: identity})
+    return Version(identity, {state}, files={path: {identity}})
 
 
 def _path_of(connection: sqlite3.Connection) -> Path:

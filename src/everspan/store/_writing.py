@@ -74,9 +74,9 @@ def _write_over(
         found = version_of(connection)
     known = known or Version("", files={})
     descends = known.identity in (found.identity, inode_of(target))
-    expected = known.files.get(target, found.identity)
+    expected = known.files.get(target, {found.identity})
     if (descends and not found.states <= known.states | known.past) or (
-        not descends and (same or expected not in (found.identity, inode_of(target)))
+        not descends and (same or not expected & {found.identity, inode_of(target)})
     ):
         raise StaleError(f"{path}: another process has changed it meanwhile: load it again")
     if descends:
@@ -84,21 +84,21 @@ def _write_over(
         known.past |= known.states
     else:
         log.warning("%s: another model is replaced", path)
-    found.files = known.files | found.files
+    found.files = found.files | known.files  # sets that are shared, as above
     writer = Writer(path, found)
     try:
         with writer.transaction(replace=not descends) as connection:
             replace_all(connection, contents)
     finally:
         writer.close()
-    found.files[target] = found.identity
+    found.files[target] = {found.identity}
     return found
 
 
 def _write_new(path: str | os.PathLike[str], target: Path, contents: Contents, known: Version | None) -> Version:
     """Write beside the place, then link: a name has a whole file or none."""
     version = Version(new_token(), {new_token()}, files=dict(known.files) if known else {})
-    version.files[target] = version.identity
+    version.files[target] = {version.identity}
     stale = stale_journals_of(target)
     facts = {"identity": version.identity, "state": next(iter(version.states)), "change": 0}
     try:
@@ -209,6 +209,7 @@ class Writer:
                 yield connection
                 put_facts(connection, {"identity": identity, "state": state, "change": change + 1})
                 self.version.past.add(state)
+                self.version.files.setdefault(self._target, set()).add(identity)
                 self.version.states.add(state)  # an interrupt may come after the commit and before the next line
                 connection.execute("COMMIT")
             except BaseException:
