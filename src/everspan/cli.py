@@ -39,7 +39,7 @@ def _main(given: list[str]) -> int:
         print(f"everspan {options.command}: stopped", file=sys.stderr)
         return 130
     except (OSError, ValueError) as error:
-        print(f"everspan {options.command}: {' '.join(str(error).splitlines())}", file=sys.stderr)
+        print(f"everspan {options.command}: {str(error).replace(chr(10), ' ')}", file=sys.stderr)
         return 2
     return code
 

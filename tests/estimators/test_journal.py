@@ -292,9 +292,10 @@ def test_leftovers_of_stopped_processes_are_removed_and_those_in_use_are_not(tmp
         assert used.exists()
         assert other.exists()
     assert sorted(tmp_path.iterdir()) == [path]
-    left[0].write_bytes(b"half a file")
-    model.save(path)
-    assert sorted(tmp_path.iterdir()) == [path]
+    for use in (lambda: model.save(path), lambda: LifelongRegressor.load(path)):
+        left[0].write_bytes(b"half a file")
+        use()
+        assert sorted(tmp_path.iterdir()) == [path]
 
 
 def test_the_log_says_what_a_service_needs_to_know(tmp_path, caplog):

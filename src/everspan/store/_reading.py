@@ -7,12 +7,14 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ._connection import Version, reading, version_of
+from ..atomic import remove_leftovers
+from ._connection import Version, absolute, reading, version_of
 from ._format import TASK, Contents, arrays_of, checked_rows, facts_of, rows_where
 
 
 def read(path: str | os.PathLike[str], most: int | None = None) -> tuple[Contents, Version]:
     """All of a file, and which state of it this is; without its tasks, where these are more than ``most``."""
+    remove_leftovers(absolute(path))
     with reading(path) as connection:
         contents = Contents(facts_of(connection), arrays_of(connection))
         tasks = contents.about.get("tasks")
