@@ -30,7 +30,10 @@ def test_text_of_users_is_no_mathematics(tmp_path, text):
 
 
 def test_a_title_of_a_growth_figure_is_no_mathematics(tmp_path):
-    save_figure(growth_figure(History(), title="$ to $ and 日本"), tmp_path, formats=("svg",))
+    figure = growth_figure(History(), title="$ to $ and 日本")
+    save_figure(figure, tmp_path, formats=("svg",))
+    drawn = [axes._left_title._preprocess_math(axes.get_title(loc="left")) for axes in figure.axes]
+    assert ("$ to $ and 日本", False) in drawn
 
 
 def test_an_installed_font_that_has_a_script_is_used_and_no_other_is_asked_for(monkeypatch, caplog):

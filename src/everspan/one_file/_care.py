@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,9 @@ def check(path: str | Path) -> Checked:
     """Read a whole file as it is at one moment and verify it: structure, checksums, sizes and references."""
     found = Checked(Path(path))
     with reading(path) as connection:
-        found.problems += [f"SQLite: {line}" for (line,) in _integrity(connection) if line != "ok"]
+        found.problems += [
+            f"SQLite: {line}" for (line,) in connection.execute("PRAGMA integrity_check(20)") if line != "ok"
+        ]
         rows = {table: _checked(connection, table, found) for table in ("about", "arrays", "tasks", "predictors")}
         if not found.problems:
             try:
@@ -38,10 +39,6 @@ def check(path: str | Path) -> Checked:
             except ValueError as error:
                 found.problems.append(str(error).removeprefix(f"{path}: "))
     return found
-
-
-def _integrity(connection: sqlite3.Connection) -> Iterable[tuple[str]]:
-    return connection.execute("PRAGMA integrity_check(20)")
 
 
 def _checked(connection: sqlite3.Connection, table: str, found: Checked) -> list[tuple[Any, ...]]:
